@@ -1,0 +1,1 @@
+"""Production Triton kernels for recurrent-state decode. Needs torch and triton only."""

@@ -1,0 +1,139 @@
+"""A policy: how every quantity is rounded and evaluated. Data, read by the gauge; no code path looks at it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+__all__ = ["Path", "Policy", "Softplus", "Storage", "PRODUCTS", "WEIGHTS", "ORDERS"]
+
+#: How a named product is formed. Operands that the narrow format holds exactly cost nothing.
+PRODUCTS = (
+    "fp64",        # products and sums in fp64
+    "fp32",        # one fp32 rounding a product, or none where fused
+    "tf32",        # fp32 operands cut to tf32 by truncation
+    "tf32_rna",    # fp32 operands rounded to tf32, ties away
+    "tf32x3",      # hi*hi + hi*lo + lo*hi with lo a second tf32 part
+    "bf16x3",      # the computed operand split into three bf16 parts; the other operand is exactly bf16
+    "fp16",        # operands rounded to fp16
+    "bf16",        # operands rounded to bf16
+)
+#: How the weight of an older token is evaluated.
+WEIGHTS = (
+    "product",           # decays multiplied in as tokens arrive (the plain recurrence, or a running product)
+    "sum",               # exp(A * sum of dt since), the dt all positive
+    "difference",        # exp(cum_now - cum_then), prefix sums of A*dt since the checkpoint
+)
+#: Reduction order: any order whatever, a balanced tree, or pairwise over blocks summed in sequence.
+ORDERS = ("any", "tree")
+
+
+def _check(owner: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"policy {owner}.{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Path:
+    """How outputs and the folded state are evaluated on one path (an ordinary step, a flush step, ...).
+
+    output: "state", y is read from the rebuilt state; "scores", y = decayed S0 C + sum of weighted scores (B_j.C) x_j.
+    weights: one of WEIGHTS. token: product w*x*B folded into the state. readout: product state*C. score: B*C. value: score*x.
+    accumulator: format of every sum. order: one of ORDERS. reads: whether a step that folds reads the "unrounded" or the "stored" state.
+    """
+
+    output: str = "state"
+    weights: str = "product"
+    token: str = "fp32"
+    readout: str = "fp32"
+    score: str = "fp32"
+    value: str = "fp32"
+    accumulator: str = "fp32"
+    order: str = "any"
+    reads: str = "unrounded"
+
+    def __post_init__(self) -> None:
+        _check("path", "output", self.output, ("state", "scores"))
+        _check("path", "weights", self.weights, WEIGHTS)
+        for name in ("token", "readout", "score", "value"):
+            _check("path", name, getattr(self, name), PRODUCTS)
+        _check("path", "accumulator", self.accumulator, ("fp64", "fp32", "tensor", "fp16", "bf16"))
+        _check("path", "order", self.order, ORDERS)
+        _check("path", "reads", self.reads, ("unrounded", "stored"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softplus:
+    """How softplus is evaluated. form "naive": log(1 + e^x) with both roundings; "relative": within `units` fp32 roundings of the true value."""
+
+    form: str = "relative"
+    units: float = 8.0
+
+    def __post_init__(self) -> None:
+        _check("softplus", "form", self.form, ("naive", "relative"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """A stored format: its name, rounding ("nearest", "truncate", "stochastic") and what overflow gives ("infinite", "saturate")."""
+
+    format: str = "fp32"
+    rounding: str = "nearest"
+    overflow: str = "infinite"
+
+    def __post_init__(self) -> None:
+        _check("storage", "rounding", self.rounding, ("nearest", "truncate", "stochastic"))
+        _check("storage", "overflow", self.overflow, ("infinite", "saturate"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Every rounding a kernel declares.
+
+    paths: by name: "step" (a token that is folded at once), "output" (an ordinary replay step), "flush" (a step that folds).
+    gate: format dt and A*dt are computed in. ring_dt: format dt is held in between steps. decay: format a computed decay or weight is held in.
+    softplus: see Softplus. exponential: "exp" or "exp2" (argument multiplied by log2 e first): the row of the backend function table.
+    ftz: results below the smallest normal number may be flushed to zero. state, output: Storage.
+    """
+
+    paths: dict[str, Path] = field(default_factory=lambda: {"step": Path()})
+    gate: str = "fp32"
+    ring_dt: str = "fp32"
+    decay: str = "fp32"
+    softplus: Softplus = field(default_factory=Softplus)
+    exponential: str = "exp"
+    ftz: bool = True
+    state: Storage = field(default_factory=Storage)
+    output: Storage = field(default_factory=Storage)
+
+    def __post_init__(self) -> None:
+        for name in ("gate", "ring_dt", "decay"):
+            _check("policy", name, getattr(self, name), ("fp64", "fp32", "fp16", "bf16"))
+        _check("policy", "exponential", self.exponential, ("exp", "exp2"))
+
+    def built(self, *, state: str, output: str) -> Policy:
+        """The same policy with the state and output formats of one build."""
+        return replace(self, state=replace(self.state, format=state), output=replace(self.output, format=output))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Policy:
+        """The policy of a claims file. Raises ValueError naming an unknown field or value."""
+        parts: dict[str, Any] = dict(data)
+        made: dict[str, Any] = {}
+        if "paths" in parts:
+            made["paths"] = {name: _build(Path, value, f"paths.{name}") for name, value in parts.pop("paths").items()}
+        for name, kind in (("softplus", Softplus), ("state", Storage), ("output", Storage)):
+            if name in parts:
+                made[name] = _build(kind, parts.pop(name), name)
+        return _build(Policy, {**parts, **made}, "policy")  # type: ignore[no-any-return]
+
+
+def _build(kind: Any, data: dict[str, Any], where: str) -> Any:
+    known = {f.name for f in fields(kind)}
+    unknown = sorted(set(data) - known)
+    if unknown:
+        raise ValueError(f"{where} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    return kind(**data)

@@ -1,0 +1,26 @@
+"""The parameters of form of a recurrence: which mathematics, not how it is rounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Mamba2Variant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mamba2Variant:
+    """Which form of Mamba-2 is meant; the reference computes every combination exactly.
+
+    softplus: dt = log(1 + e^raw) where True, dt = raw where False (raw includes the bias).
+    bias: raw = dt_raw + dt_bias[head].
+    skip: y gains D[head] * x.
+    gated: y is multiplied by z * sigmoid(z).
+    decay_parameter: "A", the kernel is handed A (negative fp32); "A_log", it is handed A_log and A = -exp(A_log).
+    """
+
+    softplus: bool = True
+    bias: bool = True
+    skip: bool = True
+    gated: bool = False
+    decay_parameter: Literal["A", "A_log"] = "A"

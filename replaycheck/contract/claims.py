@@ -1,0 +1,99 @@
+"""Claims: what a kernel says of itself. The verdict holds it to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path as FilePath
+from typing import Any
+
+from replaycheck_reference.policy import Policy
+
+__all__ = ["CLAIMS_VERSION", "GUARANTEES", "Claims", "Formats"]
+
+CLAIMS_VERSION = 1
+
+#: Guarantees a kernel may claim beyond those every kernel owes.
+GUARANTEES = {
+    "batch_invariant": "a request's bits do not depend on the other rows, on its row or on its slot",
+    "nan_poison": "NaN in memory that must not be read changes nothing",
+    "phase_invariant": "a request's bits do not depend on where in the ring it stands",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formats:
+    """The formats of one build: stored state, activations (x, B, C, dt, z) and outputs."""
+
+    state: str = "fp32"
+    activation: str = "bf16"
+    output: str = "bf16"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What a kernel claims.
+
+    name: shown in reports. recurrence: "mamba2". kind: "step" or "replay". entry: "raw", gates before bias and softplus.
+    policy: see Policy; its state and output formats are set by the build under test.
+    states, activations, outputs: formats it can be built for. head_dims, state_dims: dims it supports, empty = any.
+    capacities: smallest and largest ring. features: of "bias", "skip", "gated", "groups", "no_softplus", "A_log".
+    guarantees: of GUARANTEES. pad_output: what pad rows of the output hold, "untouched" or "zero".
+    """
+
+    name: str
+    recurrence: str = "mamba2"
+    kind: str = "step"
+    entry: str = "raw"
+    policy: Policy = field(default_factory=Policy)
+    states: tuple[str, ...] = ("fp32",)
+    activations: tuple[str, ...] = ("bf16",)
+    outputs: tuple[str, ...] = ("bf16",)
+    head_dims: tuple[int, ...] = ()
+    state_dims: tuple[int, ...] = ()
+    capacities: tuple[int, int] = (1, 1)
+    features: tuple[str, ...] = ("bias", "skip", "groups")
+    guarantees: tuple[str, ...] = ()
+    pad_output: str = "untouched"
+    version: int = CLAIMS_VERSION
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("recurrence", ("mamba2",)), ("kind", ("step", "replay")), ("entry", ("raw",)),
+                              ("pad_output", ("untouched", "zero")), ("version", (CLAIMS_VERSION,))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"claims.{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}")
+        for name, known in (("guarantees", tuple(GUARANTEES)), ("features", ("bias", "skip", "gated", "groups", "no_softplus", "A_log")),
+                            ("states", ("fp32", "fp16", "bf16")), ("activations", ("fp32", "fp16", "bf16")), ("outputs", ("fp32", "fp16", "bf16"))):
+            for value in getattr(self, name):
+                if value not in known:
+                    raise ValueError(f"claims.{name} holds {value!r}; known are {', '.join(known)}")
+        low, high = self.capacities
+        if not 1 <= low <= high:
+            raise ValueError(f"claims.capacities must be (smallest, largest) with 1 <= smallest <= largest, got {self.capacities}")
+        wanted = {"step": {"step"}, "replay": {"output", "flush"}}[self.kind]
+        missing = sorted(wanted - set(self.policy.paths))
+        if missing:
+            raise ValueError(f"claims.policy.paths of a {self.kind} kernel needs {missing[0]!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Claims:
+        """Claims from a parsed claims file. Raises ValueError naming the field and the value."""
+        known = {f.name for f in fields(Claims)}
+        unknown = sorted(set(data) - known)
+        if unknown:
+            raise ValueError(f"claims has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+        made = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        if "policy" in made:
+            made["policy"] = Policy.from_json(made["policy"])
+        return Claims(**made)
+
+    @staticmethod
+    def load(path: FilePath) -> Claims:
+        """Claims read from a JSON file. Raises ValueError naming the file."""
+        try:
+            return Claims.from_json(json.loads(path.read_text()))
+        except (json.JSONDecodeError, TypeError, ValueError) as error:
+            raise ValueError(f"claims file {path}: {error}") from error
