@@ -33,7 +33,7 @@ def _standing_in(stubs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
     before = {name: sys.modules.get(name) for name in names}
     for name in names:
         stand_in = ModuleType(name)
-        stand_in.__path__ = []  # type: ignore[attr-defined]  # a package, so that its submodules can be imported
+        stand_in.__path__ = []  # a package, so that its submodules can be imported
         vars(stand_in).update(stubs.get(name, {}))
         sys.modules[name] = stand_in
     try:

@@ -71,7 +71,9 @@ class Published:
             "--retries", "1", "--timeout", "15", "--dest", folder, f"{self.distribution}=={self.version}",
         ]  # fmt: skip
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_LIMIT_SECONDS, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=FETCH_LIMIT_SECONDS, stdin=subprocess.DEVNULL
+            )
         except subprocess.TimeoutExpired as error:
             raise Unavailable(f"{self.distribution} {self.version}: pip did not finish in {FETCH_LIMIT_SECONDS} s") from error
         if done.returncode:

@@ -49,7 +49,7 @@ class SelectiveStateUpdate:
         for layer in layers:
             if layer.variant.decay_parameter != "A":
                 raise ValueError(f"selective_state_update is handed A, not {layer.variant.decay_parameter}")
-        from . import sglang_mamba  # late: only a process that launches needs the package, and Triton's mode is fixed by then
+        from . import sglang_mamba  # late: only a process that launches needs the package
 
         pools = [
             memory.alloc(f"state.{index}", (slots, *layer.state_shape), TORCH_DTYPE[formats.state], role="state", slot_axis=0)

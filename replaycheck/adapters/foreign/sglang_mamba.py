@@ -6,6 +6,7 @@ Raises Unavailable at import where the package cannot be fetched.
 
 import contextlib
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 
 from .alone import load_alone
 from .published import SELECTIVE_STATE_UPDATE
+
+selective_state_update: Callable[..., None]  # the published launcher
 
 
 class _Torch(SimpleNamespace):
