@@ -1,0 +1,28 @@
+"""The right host kernels, and their claims: what faults and variants start from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from replaycheck.contract.claims import Claims
+from replaycheck_reference.policy import Path, Policy
+
+from .host import HostKernel, ReplaySession, StepSession
+
+__all__ = ["REPLAY", "REPLAY_CLAIMS", "STEP", "STEP_CLAIMS"]
+
+STEP_CLAIMS = Claims(
+    name="host-step", kind="step",
+    policy=Policy(paths={"step": Path(order="tree")}, ftz=False),
+    states=("fp32", "fp16", "bf16"), activations=("fp32", "fp16", "bf16"), outputs=("fp32", "fp16", "bf16"),
+    features=("bias", "skip", "gated", "groups", "no_softplus", "A_log"),
+    guarantees=("batch_invariant", "nan_poison"),
+)
+
+_REPLAY_PATHS = {"output": Path(output="scores", weights="sum", order="tree"), "flush": Path(weights="sum", order="tree")}
+
+REPLAY_CLAIMS = replace(STEP_CLAIMS, name="host-replay", kind="replay", capacities=(1, 32), policy=Policy(paths=_REPLAY_PATHS, ftz=False))
+
+#: The plain step, and replay decode, both in fp32.
+STEP = HostKernel(claims=STEP_CLAIMS, session=StepSession)
+REPLAY = HostKernel(claims=REPLAY_CLAIMS, session=ReplaySession)
