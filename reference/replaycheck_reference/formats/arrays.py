@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -98,7 +100,7 @@ def _ties_away(steps: Tensor) -> Tensor:
     return torch.copysign(whole.abs() + ((steps - whole).abs() >= 0.5).to(steps.dtype), steps)
 
 
-_ROUND = {"nearest": torch.round, "nearest_away": _ties_away, "truncate": torch.trunc}
+_ROUND: dict[str, Callable[[Tensor], Tensor]] = {"nearest": torch.round, "nearest_away": _ties_away, "truncate": torch.trunc}
 
 
 def _exponent(values: Tensor) -> Tensor:

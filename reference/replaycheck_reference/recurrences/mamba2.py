@@ -1,0 +1,99 @@
+"""Mamba-2, one number at a time: the specification every other reference is pinned to.
+
+    dt  = softplus(dt_raw + bias)          or dt_raw + bias without softplus, dt_raw without bias
+    A   = decay                            or -exp(decay) where the layer is handed A_log
+    a   = exp(A dt)
+    S_t = a S_(t-1) + dt x_t B_t^T         for every row p and column n of a head
+    y_t = S_t C_t + D x_t                  and times z sigmoid(z) where gated
+
+Dao and Gu, Transformers are SSMs (2024), section 6 (the recurrent form with scalar decay a head).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from torch import Tensor
+
+from ..arithmetic.interface import Arithmetic, Number
+from ..layer import Mamba2Layer, Mamba2Tokens
+
+__all__ = ["Gate", "HeadRun", "gate", "next_row", "output", "run_head", "run_row"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate(Generic[Number]):
+    """Step size dt and decay a = exp(A dt) of one token of one head."""
+
+    dt: Number
+    decay: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadRun(Generic[Number]):
+    """One head over a run of tokens. outputs: [tokens][head_dim]; end: [head_dim][state_dim], the state after the last token."""
+
+    outputs: list[list[Number]]
+    end: list[list[Number]]
+
+
+def gate(arithmetic: Arithmetic[Number], layer: Mamba2Layer, head: int, dt_raw: float) -> Gate[Number]:
+    """Step size and decay that head `head` makes of `dt_raw`."""
+    raw = arithmetic.number(dt_raw)
+    if layer.dt_bias is not None:
+        raw = raw + arithmetic.number(float(layer.dt_bias[head]))
+    dt = arithmetic.softplus(raw) if layer.variant.softplus else raw
+    parameter = arithmetic.number(float(layer.decay[head]))
+    A = -arithmetic.exp(parameter) if layer.variant.decay_parameter == "A_log" else parameter
+    return Gate(dt=dt, decay=arithmetic.exp(A * dt))
+
+
+def next_row(row: Sequence[Number], gate: Gate[Number], x: Number, B: Sequence[Number]) -> list[Number]:
+    """Row p of S_t from row p of S_(t-1): a S + dt x B."""
+    return [gate.decay * s + gate.dt * x * b for s, b in zip(row, B, strict=True)]
+
+
+def output(
+    arithmetic: Arithmetic[Number], row: Sequence[Number], C: Sequence[Number], x: Number, *, D: Number | None, z: Number | None,
+) -> Number:
+    """Element p of y_t from row p of S_t; D and z as the variant has them."""
+    y = arithmetic.number(0.0)
+    for s, c in zip(row, C, strict=True):
+        y = y + s * c
+    if D is not None:
+        y = y + D * x
+    return y if z is None else y * (z * arithmetic.sigmoid(z))
+
+
+def run_row(
+    arithmetic: Arithmetic[Number], layer: Mamba2Layer, start: Tensor | None, tokens: Mamba2Tokens, *, head: int, row: int,
+) -> tuple[list[Number], list[Number]]:
+    """Outputs [tokens] and end state [state_dim] of one row of one head. Rows never meet, so a row is a run of its own."""
+    number = arithmetic.number
+    group = head // (layer.heads // layer.groups)
+    D = None if layer.D is None else number(float(layer.D[head]))
+    with arithmetic.working():
+        state = _numbers(arithmetic, start[head, row]) if start is not None else [number(0.0)] * layer.state_dim
+        outputs = []
+        for t in range(len(tokens)):
+            x = number(float(tokens.x[t, head, row]))
+            z = None if tokens.z is None else number(float(tokens.z[t, head, row]))
+            now = gate(arithmetic, layer, head, float(tokens.dt[t, head]))
+            state = next_row(state, now, x, _numbers(arithmetic, tokens.B[t, group]))
+            outputs.append(output(arithmetic, state, _numbers(arithmetic, tokens.C[t, group]), x, D=D, z=z))
+    return outputs, state
+
+
+def run_head(
+    arithmetic: Arithmetic[Number], layer: Mamba2Layer, start: Tensor | None, tokens: Mamba2Tokens, *, head: int,
+) -> HeadRun[Number]:
+    """Outputs and end state of one head. start: [heads, head_dim, state_dim], any float dtype, None is zero."""
+    rows = [run_row(arithmetic, layer, start, tokens, head=head, row=row) for row in range(layer.head_dim)]
+    outputs = [[rows[p][0][t] for p in range(layer.head_dim)] for t in range(len(tokens))]
+    return HeadRun(outputs=outputs, end=[state for _, state in rows])
+
+
+def _numbers(arithmetic: Arithmetic[Number], values: Tensor) -> list[Number]:
+    return [arithmetic.number(v) for v in values.double().tolist()]
