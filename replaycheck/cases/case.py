@@ -1,0 +1,195 @@
+"""A case: layer, variant, formats, schedule, regime and seed; it makes every input bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path as FilePath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from replaycheck.contract.claims import Formats
+from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.variant import Mamba2Variant
+
+from . import casefile
+from . import schedule as events
+from .layers import Geometry
+from .regimes import Regime, regime
+from .stream import Floats, Stream
+
+__all__ = ["Case"]
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What a play is made from. Two equal cases make the same bits on every machine; tensors are made anew, on the CPU, at every call.
+
+    heads, head_dim, state_dim, groups, variant: every layer's. layers: how many share the cursors. capacity: ring rows. slots: of the pool.
+    regime, seed: which inputs. schedule: events, see schedule.py. name: for reports only; it changes no bit and no id.
+    Raises ValueError naming field and value where the case cannot be made.
+    """
+
+    name: str
+    recurrence: str = "mamba2"
+    heads: int
+    head_dim: int
+    state_dim: int
+    groups: int = 1
+    variant: Mamba2Variant = field(default_factory=Mamba2Variant)
+    formats: Formats = field(default_factory=Formats)
+    capacity: int = 1
+    slots: int = 1
+    layers: int = 1
+    regime: str = "trained-like"
+    seed: int = 0
+    schedule: events.Schedule = ()
+
+    def __post_init__(self) -> None:
+        if self.recurrence != "mamba2":
+            raise ValueError(f"recurrence must be 'mamba2', got {self.recurrence!r}")
+        for name, least in (("capacity", 1), ("slots", 1), ("layers", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        for name in ("state", "activation", "output"):
+            if getattr(self.formats, name) not in DTYPES:
+                raise ValueError(f"formats.{name} must be one of {', '.join(DTYPES)}, got {getattr(self.formats, name)!r}")
+        events.validate(self.schedule, self.slots)
+        self.law.check(self.geometry, self.variant, max(self.lengths.values(), default=0))
+
+    @property
+    def geometry(self) -> Geometry:
+        return Geometry(heads=self.heads, head_dim=self.head_dim, state_dim=self.state_dim, groups=self.groups)
+
+    @property
+    def law(self) -> Regime:
+        return regime(self.regime)
+
+    @cached_property
+    def lengths(self) -> dict[int, int]:
+        """By request, the position it reaches in its tokens."""
+        return events.lengths(self.schedule)
+
+    @cached_property
+    def roots(self) -> dict[int, events.Admit]:
+        """By request, the Admit that its start state and tokens come from; a copy has its source's."""
+        return events.roots(self.schedule)
+
+    def stream_of(self, request: int) -> int:
+        """The request whose tokens `request` sees: its own id, or that of the one it was copied from."""
+        return self._root(request).request
+
+    def layer(self, i: int) -> Mamba2Layer:
+        """Layer i with its exact parameters."""
+        stream, law = self.stream("layer", i), self.law
+        bias = law.gates.bias_of(stream, self.heads, self.variant) if self.variant.bias else None
+        skip = law.skip(stream, self.heads) if self.variant.skip else None
+        return Mamba2Layer(
+            heads=self.heads, head_dim=self.head_dim, state_dim=self.state_dim, groups=self.groups, variant=self.variant,
+            decay=_tensor(law.gates.decay_of(stream, self.heads, self.variant)),
+            dt_bias=None if bias is None else _tensor(bias), D=None if skip is None else _tensor(skip),
+        )
+
+    def start(self, request: int, i: int) -> Tensor | None:
+        """The state `request` is admitted with in layer i: [heads, head_dim, state_dim] in the state format; None for a zero start."""
+        root = self._root(request)
+        if root.start == "zero":
+            return None
+        return _tensor(self.law.start(self.stream("start", i, root.request), self.geometry), self.formats.state)
+
+    def tokens(self, request: int, i: int) -> Mamba2Tokens:
+        """Layer i's tokens of `request` from position 0 to the last it consumes, in the activation format.
+
+        A copy's begin at position 0 of its source, so that a position means the same token for both.
+        """
+        self._root(request)
+        return _tokens(self, self.stream_of(request), self.lengths[request], i).map(Tensor.clone)
+
+    def pads(self, count: int, i: int) -> Mamba2Tokens:
+        """`count` tokens for pad rows of layer i: of the same regime, but no request's."""
+        return _draw(self, self.stream("pads", i), count)
+
+    def _root(self, request: int) -> events.Admit:
+        if request not in self.roots:
+            raise ValueError(f"request {request} is not in the schedule; it has {', '.join(map(str, self.roots)) or 'none'}")
+        return self.roots[request]
+
+    def stream(self, purpose: str, i: int, request: int = -1) -> Stream:
+        """The random numbers of one purpose in layer i, for one request or for none."""
+        if not 0 <= i < self.layers:
+            raise ValueError(f"layer must be in 0..{self.layers - 1}, got {i}")
+        return Stream((self.regime, self.seed, purpose, i, request))
+
+    @cached_property
+    def id(self) -> str:
+        """12 hex digits of the SHA-256 of everything that makes the case but its name."""
+        return hashlib.sha256(json.dumps({**casefile.fields_of(self), "name": ""}, sort_keys=True).encode()).hexdigest()[:12]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of every bit the case makes: parameters, start states and tokens, with their dtypes and shapes."""
+        total = hashlib.sha256()
+        for tensor in self._tensors():
+            total.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+            total.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return total.hexdigest()
+
+    def _tensors(self) -> Iterator[Tensor]:
+        for i in range(self.layers):
+            layer = self.layer(i)
+            yield from (t for t in (layer.decay, layer.dt_bias, layer.D) if t is not None)
+            for request, root in self.roots.items():
+                if root.request == request:
+                    start, tokens = self.start(request, i), self._longest(request, i)
+                    yield from (t for t in (start, tokens.x, tokens.dt, tokens.B, tokens.C, tokens.z) if t is not None)
+
+    def _longest(self, root: int, i: int) -> Mamba2Tokens:
+        """The tokens of `root` up to the last that it or a copy of it consumes."""
+        return _draw(self, self.stream("tokens", i, root), max(n for r, n in self.lengths.items() if self.stream_of(r) == root))
+
+    def to_json(self) -> dict[str, Any]:
+        """The case as JSON values, with its version, id and digest."""
+        return casefile.to_json(self)
+
+    @staticmethod
+    def from_json(data: Any) -> Case:
+        """The case of `to_json`. Raises ValueError naming field and value; a digest that is given must agree with the bits made here."""
+        return casefile.from_json(data)
+
+    def save(self, path: FilePath) -> None:
+        """Write the case as a small readable JSON file. Raises UsageError naming the path where it cannot be written."""
+        casefile.save(self, path)
+
+    @staticmethod
+    def load(path: FilePath) -> Case:
+        """The case of a file. Raises UsageError naming file, field and value where it cannot be read or makes other bits than it says."""
+        return casefile.load(path)
+
+
+@lru_cache(maxsize=32)
+def _tokens(case: Case, stream: int, length: int, i: int) -> Mamba2Tokens:
+    """The first `length` tokens of a stream; kept, since a player asks for them at every forward."""
+    return _draw(case, case.stream("tokens", i, stream), length)
+
+
+def _draw(case: Case, stream: Stream, count: int) -> Mamba2Tokens:
+    made = case.law.values(stream, case.geometry, count, case.variant)
+    raw = case.law.gates.raw_of(stream, (count, case.heads), case.variant)
+    form = case.formats.activation
+    return Mamba2Tokens(
+        x=_tensor(made.x, form), dt=_tensor(raw, form), B=_tensor(made.B, form), C=_tensor(made.C, form),
+        z=_tensor(made.z, form) if case.variant.gated else None,
+    )
+
+
+def _tensor(values: Floats, form: str = "fp32") -> Tensor:
+    """Values rounded to fp32 and from there to the format, nearest even."""
+    return torch.from_numpy(values).to(torch.float32).to(DTYPES[form])

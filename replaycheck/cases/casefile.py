@@ -1,0 +1,109 @@
+"""Case files: one small JSON a case, versioned, with a digest of every bit the case makes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replaycheck.contract.claims import Formats
+from replaycheck.contract.errors import UsageError
+from replaycheck_reference.variant import Mamba2Variant
+
+from . import events
+
+if TYPE_CHECKING:
+    from .case import Case
+
+__all__ = ["FORMAT", "fields_of", "from_json", "load", "save", "to_json"]
+
+FORMAT = "replaycheck-case/1"
+
+_INTEGERS = ("heads", "head_dim", "state_dim", "groups", "capacity", "slots", "layers", "seed")
+_STRINGS = ("name", "recurrence", "regime")
+_RECORDS: dict[str, type[Any]] = {"variant": Mamba2Variant, "formats": Formats}
+_REQUIRED = (*_STRINGS, *_INTEGERS, *_RECORDS, "schedule")
+_OPTIONAL = ("format", "id", "digest")
+
+
+def fields_of(case: Case) -> dict[str, Any]:
+    """What makes the case, as JSON values."""
+    plain = {name: getattr(case, name) for name in (*_STRINGS, *_INTEGERS)}
+    return {**plain, **{name: asdict(getattr(case, name)) for name in _RECORDS}, "schedule": events.to_json(case.schedule)}
+
+
+def to_json(case: Case) -> dict[str, Any]:
+    """The fields with format version, id and digest."""
+    return {"format": FORMAT, **fields_of(case), "id": case.id, "digest": case.digest}
+
+
+def from_json(data: Any) -> Case:
+    """The case of JSON values. Raises ValueError naming field and value; a digest, where given, must be that of the bits made here."""
+    from .case import Case  # a case knows its file form and the file form makes cases
+
+    if not isinstance(data, dict):
+        raise ValueError(f"a case must be an object, got {type(data).__name__}")
+    if data.get("format") != FORMAT:
+        raise ValueError(f"format must be {FORMAT!r}, got {data.get('format')!r}")
+    missing = [name for name in _REQUIRED if name not in data]
+    if missing:
+        raise ValueError(f"field {missing[0]!r} is missing")
+    unknown = sorted(set(data) - {*_REQUIRED, *_OPTIONAL})
+    if unknown:
+        raise ValueError(f"field {unknown[0]!r} is not known")
+    made = {name: _typed(name, data[name], str) for name in _STRINGS} | {name: _typed(name, data[name], int) for name in _INTEGERS}
+    made |= {name: _record(name, kind, data[name]) for name, kind in _RECORDS.items()}
+    case = Case(**made, schedule=events.from_json(data["schedule"]))
+    if "digest" in data and data["digest"] != case.digest:
+        raise ValueError(f"digest is {data['digest']!r}, but the bits made here have {case.digest!r}: the file or the generator changed")
+    return case
+
+
+def save(case: Case, path: Path) -> None:
+    """Write the case, one field a line and one event a line. Raises UsageError naming the path."""
+    parts = to_json(case)
+    ops = ",\n  ".join(json.dumps(op) for op in parts["schedule"])
+    lines = [f'"schedule": [\n  {ops}\n ]' if name == "schedule" else f"{json.dumps(name)}: {json.dumps(value)}" for name, value in parts.items()]
+    text = "{\n " + ",\n ".join(lines) + "\n}\n"
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise UsageError(f"case {path} cannot be written: {error.strerror or error}") from error
+
+
+def load(path: Path) -> Case:
+    """Read a case. Raises UsageError naming file, field and value."""
+    try:
+        data = json.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"case {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except json.JSONDecodeError as error:
+        raise UsageError(f"case {path} is not JSON: {error}") from error
+    try:
+        return from_json(data)
+    except ValueError as error:
+        raise UsageError(f"case {path}: {error}") from error
+
+
+def _typed(name: str, value: Any, kind: type[Any]) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"field {name!r} must be {'an integer' if kind is int else 'a string'}, got {value!r}")
+    return value
+
+
+def _record(name: str, kind: type[Any], value: Any) -> Any:
+    """A frozen dataclass of strings and booleans from a JSON object with exactly its fields."""
+    if not isinstance(value, dict):
+        raise ValueError(f"field {name!r} must be an object, got {value!r}")
+    default = asdict(kind())
+    for key in (*default, *value):
+        if key not in value:
+            raise ValueError(f"field '{name}.{key}' is missing")
+        if key not in default:
+            raise ValueError(f"field '{name}.{key}' is not known")
+        if type(value[key]) is not type(default[key]):
+            raise ValueError(f"field '{name}.{key}' must be a {type(default[key]).__name__}, got {value[key]!r}")
+    if value.get("decay_parameter", "A") not in ("A", "A_log"):
+        raise ValueError(f"field '{name}.decay_parameter' must be 'A' or 'A_log', got {value['decay_parameter']!r}")
+    return kind(**value)

@@ -1,0 +1,113 @@
+"""Laws of the gates: how the decay parameter, the bias and the raw dt of a regime are drawn.
+
+z = A * dt is the log-decay of a token. With softplus on, softplus(raw) is close to e^raw for small dt, so a log-uniform dt comes from a
+uniform raw and no logarithm is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from replaycheck_reference.variant import Mamba2Variant
+
+from .stream import Floats, Stream
+
+__all__ = ["DECAY_ONE", "EXACT", "EXTREME", "FAST", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED", "Gates"]
+
+Span = tuple[float, float]
+Events = Callable[[Stream, Floats, Mamba2Variant], Floats]
+
+_FP32_ULP_AT_20 = 2.0**-19
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gates:
+    """A law of the gates.
+
+    A: span of |A|, uniform; A_log: span of A_log, uniform, None where the regime has no A_log form.
+    raw: span of raw dt, bias included, uniform, where softplus is on. octaves: dt in 2^octaves[0]..2^octaves[1], log-uniform, where it is off.
+    bias: span of dt_bias; None splits `raw` in a half-wide span of biases and the deviation from it, token by token.
+    events: replaces some of the raw dt drawn so far.
+    """
+
+    A: Span
+    A_log: Span | None
+    raw: Span
+    octaves: tuple[int, int]
+    bias: Span | None = None
+    events: Events | None = None
+
+    def decay_of(self, stream: Stream, heads: int, variant: Mamba2Variant) -> Floats:
+        """A (negative, or -0) or A_log, as the variant takes it: [heads]. Raises ValueError where the law has no A_log form."""
+        if variant.decay_parameter == "A":
+            return -stream.uniform("A", (heads,), *self.A)
+        if self.A_log is None:
+            raise ValueError("a decay of exactly 1 has no A_log: it needs decay_parameter 'A'")
+        return stream.uniform("A_log", (heads,), *self.A_log)
+
+    def bias_of(self, stream: Stream, heads: int, variant: Mamba2Variant) -> Floats:
+        """dt_bias: [heads]; at least 0 where softplus is off."""
+        return stream.uniform("bias", (heads,), *self._spans(variant)[0])
+
+    def raw_of(self, stream: Stream, shape: tuple[int, int], variant: Mamba2Variant) -> Floats:
+        """dt before bias and softplus: [tokens, heads]."""
+        if variant.softplus:
+            raw = stream.uniform("dt", shape, *self._spans(variant)[1])
+        else:
+            raw = stream.octaves("dt", shape, *self.octaves)
+        return raw if self.events is None else self.events(stream, raw, variant)
+
+    def _spans(self, variant: Mamba2Variant) -> tuple[Span, Span]:
+        """The spans of bias and of dt before the bias."""
+        low, high = self.raw
+        if self.bias is not None:
+            return (self.bias if variant.softplus else (0.0, max(self.bias)), self.raw)
+        if not variant.softplus:
+            return ((0.0, 2.0 ** (self.octaves[0] - 2)), self.raw)
+        if not variant.bias:
+            return ((0.0, 0.0), self.raw)
+        quarter = (high - low) / 4
+        return ((low + quarter, high - quarter), (-quarter, quarter))
+
+
+def _spikes(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
+    """dt near 15 at one token in eight, at another one for each head."""
+    phase = stream.integers("spike", (raw.shape[1],), 0, 8)
+    spike = (np.arange(raw.shape[0])[:, None] + phase) % 8 == 0
+    return np.where(spike, 23.25 if variant.softplus and variant.bias else 15.0, raw)
+
+
+def _extremes(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
+    """One of the listed values at every token and head; where softplus is off, the dt it would have given, or 0."""
+    near_20 = [20 - _FP32_ULP_AT_20, 20.0, 20 + _FP32_ULP_AT_20]
+    small = [-30.0, -17.0, -12.0] if variant.softplus else [0.0, 2.0**-25, 2.0**-17]
+    values = np.array([*small, *near_20, 88.0, 1e4])
+    return values[stream.integers("extreme", raw.shape, 0, len(values))]
+
+
+def _dying(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
+    """Even heads fall to the subnormals in the first token, then move slowly; odd heads take many tokens to get there."""
+    fall = stream.uniform("fall", raw.shape, 5.0, 6.875)
+    first = (np.arange(raw.shape[0]) == 0)[:, None]
+    even = (np.arange(raw.shape[1]) % 2 == 0)[None, :]
+    slow = stream.octaves("linger", raw.shape, -5, -4) if not variant.softplus else stream.uniform("linger", raw.shape, -3.5, -2.75)
+    return np.where(even, np.where(first, fall, slow), raw)
+
+
+def _exact(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
+    """dt = 32 through softplus, whose excess e^-32 is below every format's rounding, or 1 without."""
+    del stream
+    return np.full_like(raw, 32.0 if variant.softplus else 1.0)
+
+
+TRAINED = Gates(A=(1, 16), A_log=(0.0, 2.75), raw=(-6.875, -2.25), octaves=(-10, -3))
+FAST = Gates(A=(8, 9.25), A_log=(2.125, 2.1875), raw=(-1.5, -0.4375), octaves=(-2, -1))
+SLOW = Gates(A=(1, 2), A_log=(0.0, 0.6875), raw=(-9.875, -9.25), octaves=(-15, -13))
+DECAY_ONE = Gates(A=(0, 0), A_log=None, raw=(-6.875, -2.25), octaves=(-10, -3))
+SPIKE = Gates(A=(3.75, 4.25), A_log=(1.3125, 1.4375), raw=(-8.5, -8.0), octaves=(-12, -11), events=_spikes)
+EXTREME = Gates(A=(2.0**-12, 2.0**-4), A_log=(-8.25, -2.75), raw=(0, 0), octaves=(0, 1), bias=(-(2.0**-18), 2.0**-18), events=_extremes)
+SUBNORMAL = Gates(A=(15.75, 16), A_log=(2.75, 2.765625), raw=(-0.125, 0.3125), octaves=(-1, 0), bias=(-(2.0**-4), 2.0**-4), events=_dying)
+EXACT = Gates(A=(0, 0), A_log=None, raw=(32, 32), octaves=(0, 0), bias=(0, 0), events=_exact)

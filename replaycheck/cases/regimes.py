@@ -1,0 +1,82 @@
+"""Regimes: the families of inputs a kernel is judged on, each with the reason why it exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from replaycheck_reference.variant import Mamba2Variant
+
+from . import gates as rate
+from . import values as value
+from .layers import Geometry
+from .stream import Floats, Stream
+
+__all__ = ["REGIMES", "Regime", "regime"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regime:
+    """Laws of the inputs. description: why the regime exists, in one line. gates, values, start: see those modules.
+
+    exact: every number that a kernel may form is a small integer times a power of two, and the decay is exactly 1.
+    """
+
+    name: str
+    description: str
+    gates: rate.Gates = rate.TRAINED
+    values: value.ValueLaw = value.normal
+    start: value.StartLaw = value.normal_start
+    exact: bool = False
+
+    def check(self, geometry: Geometry, variant: Mamba2Variant, tokens: int) -> None:
+        """Raises ValueError naming regime and value where it cannot be drawn for this variant, geometry or number of tokens."""
+        if self.gates.A_log is None and variant.decay_parameter != "A":
+            raise ValueError(f"regime {self.name!r} needs decay_parameter 'A', got {variant.decay_parameter!r}: A_log cannot say a decay of 1")
+        if self.exact and variant.gated:
+            raise ValueError(f"regime {self.name!r} needs a variant with gated False: z * sigmoid(z) is not representable")
+        if self.exact and value.magnitude(geometry, tokens) > 256:
+            raise ValueError(f"regime {self.name!r} cannot keep {tokens} tokens below 256 at state_dim {geometry.state_dim}: use fewer tokens")
+
+    def skip(self, stream: Stream, heads: int) -> Floats:
+        """D: [heads]; 1 or 2 where the regime is exact, else 1 +- 1/2."""
+        if self.exact:
+            return stream.integers("D", (heads,), 1, 3).astype(np.float64)
+        return stream.uniform("D", (heads,), 0.5, 1.5)
+
+
+#: By name.
+REGIMES: dict[str, Regime] = {
+    made.name: made
+    for made in (
+        Regime(name="trained-like", description="A and dt as a model starts training with: what a kernel meets on an ordinary day"),
+        Regime(name="fast", gates=rate.FAST,
+               description="decay 0.01 to 0.14 a token: old tokens must vanish at the right rate and weights span many octaves"),
+        Regime(name="slow", gates=rate.SLOW,
+               description="decay near 0.9999: errors of decay and state add up over thousands of tokens and are seen in no single output"),
+        Regime(name="decay-one", gates=rate.DECAY_ONE,
+               description="A = -0, decay exactly 1: nothing is forgotten, and a decay that is not 1 shows at once"),
+        Regime(name="spike", gates=rate.SPIKE,
+               description="one z near -60, then tiny ones: differences of cumulative sums lose the small decays after the large one"),
+        Regime(name="extreme-dt", gates=rate.EXTREME, values=value.extreme,
+               description="raw dt of -30, -17, -12, 20 +- ulp, 88, 1e4: the branches and overflows of softplus and of the gate"),
+        Regime(name="positive", values=value.positive, start=value.positive_start,
+               description="x, B, C and start state >= 0: nothing cancels, so sums in the declared order reach their bound and stagnation shows"),
+        Regime(name="sparse", values=value.single_entries,
+               description="most tokens zero, the others single entries: each output names the token, row and column it came from"),
+        Regime(name="outlier", values=value.one_channel, start=value.one_channel_start,
+               description="one row 1000 times larger: a scale or tolerance shared between rows hides errors of the others"),
+        Regime(name="subnormal", gates=rate.SUBNORMAL, values=value.nothing,
+               description="x = 0, z from -110 to -80 at once or in steps: the state decays through the fp32 subnormals, flushed or not"),
+        Regime(name="representable", gates=rate.EXACT, values=value.exact, start=value.exact_start, exact=True,
+               description="small integers, decay exactly 1: every order and format gives the rational answer, so a single wrong bit is a fault"),
+    )
+}
+
+
+def regime(name: str) -> Regime:
+    """The regime of that name. Raises ValueError listing the known ones."""
+    if name not in REGIMES:
+        raise ValueError(f"regime {name!r} is not known; known are {', '.join(REGIMES)}")
+    return REGIMES[name]
