@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from replaycheck.contract.claims import Formats
+from replaycheck_reference.formats.arrays import TORCH_DTYPE
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.variant import Mamba2Variant
 
@@ -25,7 +26,7 @@ from .stream import Floats, Stream
 
 __all__ = ["Case"]
 
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+FORMATS = ("fp32", "fp16", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +61,8 @@ class Case:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
         for name in ("state", "activation", "output"):
-            if getattr(self.formats, name) not in DTYPES:
-                raise ValueError(f"formats.{name} must be one of {', '.join(DTYPES)}, got {getattr(self.formats, name)!r}")
+            if getattr(self.formats, name) not in FORMATS:
+                raise ValueError(f"formats.{name} must be one of {', '.join(FORMATS)}, got {getattr(self.formats, name)!r}")
         events.validate(self.schedule, self.slots)
         self.law.check(self.geometry, self.variant, max(self.lengths.values(), default=0))
 
@@ -192,4 +193,4 @@ def _draw(case: Case, stream: Stream, count: int) -> Mamba2Tokens:
 
 def _tensor(values: Floats, form: str = "fp32") -> Tensor:
     """Values rounded to fp32 and from there to the format, nearest even."""
-    return torch.from_numpy(values).to(torch.float32).to(DTYPES[form])
+    return torch.from_numpy(values).to(torch.float32).to(TORCH_DTYPE[form])

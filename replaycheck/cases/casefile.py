@@ -64,7 +64,8 @@ def save(case: Case, path: Path) -> None:
     """Write the case, one field a line and one event a line. Raises UsageError naming the path."""
     parts = to_json(case)
     ops = ",\n  ".join(json.dumps(op) for op in parts["schedule"])
-    lines = [f'"schedule": [\n  {ops}\n ]' if name == "schedule" else f"{json.dumps(name)}: {json.dumps(value)}" for name, value in parts.items()]
+    values = {name: f"[\n  {ops}\n ]" if name == "schedule" else json.dumps(value) for name, value in parts.items()}
+    lines = [f'"{name}": {value}' for name, value in values.items()]
     text = "{\n " + ",\n ".join(lines) + "\n}\n"
     try:
         Path(path).write_text(text)

@@ -32,7 +32,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Copy:
-    """The free slot `dst` becomes an independent copy of the live slot `src`; the copy is a new `request` that goes on with src's tokens."""
+    """The free slot `dst` becomes an independent copy of the live slot `src`: a new `request`, which goes on with src's tokens."""
 
     src: int
     dst: int

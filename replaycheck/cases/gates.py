@@ -28,8 +28,8 @@ class Gates:
     """A law of the gates.
 
     A: span of |A|, uniform; A_log: span of A_log, uniform, None where the regime has no A_log form.
-    raw: span of raw dt, bias included, uniform, where softplus is on. octaves: dt in 2^octaves[0]..2^octaves[1], log-uniform, where it is off.
-    bias: span of dt_bias; None splits `raw` in a half-wide span of biases and the deviation from it, token by token.
+    raw: span of raw dt, bias included, uniform, where softplus is on. octaves: exponents of two between which dt is log-uniform where it
+    is off. bias: span of dt_bias; None splits `raw` in a half-wide span of biases and a deviation, token by token.
     events: replaces some of the raw dt drawn so far.
     """
 

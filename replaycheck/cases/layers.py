@@ -31,12 +31,12 @@ class Geometry:
 
 #: By name. Sizes are those of one layer without tensor parallelism, as the published model configurations give them.
 PRESETS: dict[str, Geometry] = {
-    "nemotron-3-nano-4b": Geometry(heads=96, head_dim=80, state_dim=128, groups=8, description="Nemotron-3 Nano 4B: head dim is no power of two"),
+    "nemotron-3-nano-4b": Geometry(heads=96, head_dim=80, state_dim=128, groups=8, description="Nemotron-3 Nano 4B: head dim of 80"),
     "nano-30b": Geometry(heads=64, head_dim=64, state_dim=128, groups=8, description="Nemotron-3 Nano 30B-A3B"),
     "super": Geometry(heads=128, head_dim=64, state_dim=128, groups=8, description="Nemotron-3 Super 120B-A12B"),
     "ultra": Geometry(heads=256, head_dim=64, state_dim=128, groups=8, description="Nemotron-3 Ultra: 32 heads a group"),
-    "nano-4b-small": Geometry(heads=4, head_dim=80, state_dim=128, groups=2, description="twin of nemotron-3-nano-4b: its head, two groups of two"),
-    "super-small": Geometry(heads=4, head_dim=64, state_dim=128, groups=2, description="twin of nano-30b, super and ultra: their head, two groups of two"),
+    "nano-4b-small": Geometry(heads=4, head_dim=80, state_dim=128, groups=2, description="four heads of nemotron-3-nano-4b"),
+    "super-small": Geometry(heads=4, head_dim=64, state_dim=128, groups=2, description="four heads of nano-30b, super and ultra"),
     "tiny": Geometry(heads=2, head_dim=16, state_dim=16, groups=1, description="two heads of 16 x 16: whatever needs many plays"),
 }
 

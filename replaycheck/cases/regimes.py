@@ -33,11 +33,11 @@ class Regime:
     def check(self, geometry: Geometry, variant: Mamba2Variant, tokens: int) -> None:
         """Raises ValueError naming regime and value where it cannot be drawn for this variant, geometry or number of tokens."""
         if self.gates.A_log is None and variant.decay_parameter != "A":
-            raise ValueError(f"regime {self.name!r} needs decay_parameter 'A', got {variant.decay_parameter!r}: A_log cannot say a decay of 1")
+            raise ValueError(f"regime {self.name!r} needs decay_parameter 'A', got {variant.decay_parameter!r}: no A_log gives decay 1")
         if self.exact and variant.gated:
             raise ValueError(f"regime {self.name!r} needs a variant with gated False: z * sigmoid(z) is not representable")
         if self.exact and value.magnitude(geometry, tokens) > 256:
-            raise ValueError(f"regime {self.name!r} cannot keep {tokens} tokens below 256 at state_dim {geometry.state_dim}: use fewer tokens")
+            raise ValueError(f"regime {self.name!r} cannot keep {tokens} tokens below 256 at state_dim {geometry.state_dim}")
 
     def skip(self, stream: Stream, heads: int) -> Floats:
         """D: [heads]; 1 or 2 where the regime is exact, else 1 +- 1/2."""
@@ -62,7 +62,7 @@ REGIMES: dict[str, Regime] = {
         Regime(name="extreme-dt", gates=rate.EXTREME, values=value.extreme,
                description="raw dt of -30, -17, -12, 20 +- ulp, 88, 1e4: the branches and overflows of softplus and of the gate"),
         Regime(name="positive", values=value.positive, start=value.positive_start,
-               description="x, B, C and start state >= 0: nothing cancels, so sums in the declared order reach their bound and stagnation shows"),
+               description="x, B, C and start state >= 0: nothing cancels, so sums reach the bound of their order and stagnation shows"),
         Regime(name="sparse", values=value.single_entries,
                description="most tokens zero, the others single entries: each output names the token, row and column it came from"),
         Regime(name="outlier", values=value.one_channel, start=value.one_channel_start,
@@ -70,7 +70,7 @@ REGIMES: dict[str, Regime] = {
         Regime(name="subnormal", gates=rate.SUBNORMAL, values=value.nothing,
                description="x = 0, z from -110 to -80 at once or in steps: the state decays through the fp32 subnormals, flushed or not"),
         Regime(name="representable", gates=rate.EXACT, values=value.exact, start=value.exact_start, exact=True,
-               description="small integers, decay exactly 1: every order and format gives the rational answer, so a single wrong bit is a fault"),
+               description="small integers, decay exactly 1: every order gives the rational answer, so one wrong bit is a fault"),
     )
 }
 

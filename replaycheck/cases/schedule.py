@@ -119,10 +119,10 @@ def plain(requests: int, tokens: int, *, start: str = "random") -> Schedule:
 
 
 def mixed(seed: int, *, slots: int = 4, forwards: int = 16, idle: bool = False) -> Schedule:
-    """A random life of a pool: windows of one, pads in any position, rows in a new order every forward, a release, a reuse and a copy.
+    """A random life of a pool: windows of one, pads in any position, a new order of rows every forward, a release, a reuse, a copy.
 
-    The slots 0 and slots-1 are admitted first and are live at the end; at a random forward some slot is released, later used again, and some
-    live slot is copied, so at any ring position. Requests start from zero or from a random state. idle: some rows have length zero.
+    The slots 0 and slots-1 are admitted first and are live at the end. At random forwards, so at any ring position, a slot is released,
+    used again, and a live slot is copied. Requests start in turn from zero and from a random state. idle: some rows have length zero.
     Deterministic in its arguments. Raises ValueError where slots < 2 or forwards < 1.
     """
     if slots < 2 or forwards < 1:
@@ -162,8 +162,7 @@ class _Life:
         return [slot for slot in range(self.slots) if slot not in self.live]
 
     def _admit(self, slot: int) -> None:
-        start = ("zero", "random")[self.stream.integer(f"start {self.requests}", 0, 2)]
-        self.ops.append(Admit(slot, self.requests, start))
+        self.ops.append(Admit(slot, self.requests, STARTS[(self.requests + self.stream.integer("start", 0, 2)) % 2]))
         self.live.append(slot)
         self.requests += 1
 

@@ -21,10 +21,11 @@ _MEAN = _FIELDS * 0xFFFF // 2
 
 @dataclass(frozen=True)
 class Stream:
-    """A source of named arrays. Every name is a sequence of its own: drawing one never moves another, and a longer draw starts with the shorter.
+    """A source of named arrays. A name is a sequence of its own: drawing it moves no other, and a longer draw starts with the shorter.
 
-    key: strings and integers that name the source. Words are those of Philox4x64-10 under the first 128 bits of the SHA-256 of key and name.
-    Values are float64 numbers made from the words by exact dyadic steps and IEEE sums and products only: no libm, no generator distributions.
+    key: strings and integers that name the source. Words are those of Philox4x64-10, keyed by the first 128 bits of the
+    SHA-256 of key and name. Values are float64 numbers made from the words by exact dyadic steps and IEEE sums and products only: no
+    libm, no generator distributions.
     """
 
     key: tuple[str | int, ...]
@@ -59,12 +60,14 @@ class Stream:
     def normal(self, name: str, shape: tuple[int, ...]) -> Floats:
         """Nearly normal, mean 0, variance 1, |value| <= 6: sums of twelve uniforms (Irwin-Hall), multiples of 2^-16: float64 of `shape`."""
         fields = self.words(name, (*shape, _FIELDS // 4))
-        total = sum((fields >> np.uint64(shift)) & np.uint64(0xFFFF) for shift in (0, 16, 32, 48))
-        return (np.sum(total, axis=-1).astype(np.int64) - _MEAN).astype(np.float64) * 2.0**-16
+        total = np.zeros(shape, dtype=np.int64)
+        for shift in (0, 16, 32, 48):
+            total += ((fields >> np.uint64(shift)) & np.uint64(0xFFFF)).sum(axis=-1).astype(np.int64)
+        return np.asarray((total - _MEAN) * 2.0**-16, dtype=np.float64)
 
     def octaves(self, name: str, shape: tuple[int, ...], low: int, high: int) -> Floats:
         """Log-uniform over octaves: 2^e * m with e uniform in low..high-1 and m uniform in [1, 2): float64 of `shape`."""
         words = self.words(name, shape)
         exponent = ((words >> np.uint64(32)) * np.uint64(high - low) >> np.uint64(32)).astype(np.int64) + low
         mantissa = 1.0 + (words & np.uint64(0xFFFFFF)).astype(np.float64) * 2.0**-24
-        return np.ldexp(mantissa, exponent)
+        return np.asarray(np.ldexp(mantissa, exponent), dtype=np.float64)

@@ -12,8 +12,10 @@ from replaycheck_reference.variant import Mamba2Variant
 from .layers import Geometry
 from .stream import Floats, Stream
 
-__all__ = ["StartLaw", "Values", "ValueLaw", "exact", "exact_start", "extreme", "magnitude", "normal", "normal_start", "nothing", "one_channel",
-           "one_channel_start", "positive", "positive_start", "single_entries"]
+__all__ = [
+    "StartLaw", "Values", "ValueLaw", "exact", "exact_start", "extreme", "magnitude", "normal", "normal_start",
+    "nothing", "one_channel", "one_channel_start", "positive", "positive_start", "single_entries",
+]
 
 _EXACT_START = 4    # largest start entry of the exact law
 _EXACT_SKIP = 2     # largest D of the exact law
@@ -69,7 +71,8 @@ def single_entries(stream: Stream, geometry: Geometry, tokens: int, variant: Mam
     awake = (stream.integers("awake", (tokens,), 0, 4) == 0)[:, None, None]
     row = stream.integers("row", (tokens, geometry.heads), 0, geometry.head_dim)
     column = stream.integers("column", (tokens, geometry.groups), 0, geometry.state_dim)
-    return Values(x=drawn.x * (awake & _one_hot(row, geometry.head_dim)), B=drawn.B * _one_hot(column, geometry.state_dim), C=drawn.C, z=drawn.z)
+    x = drawn.x * (awake & _one_hot(row, geometry.head_dim))
+    return Values(x=x, B=drawn.B * _one_hot(column, geometry.state_dim), C=drawn.C, z=drawn.z)
 
 
 def one_channel(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:
@@ -79,8 +82,8 @@ def one_channel(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2
 
 
 def exact(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:
-    """x in -2..2; B one entry a group, such that dt * B is 1 or -1, two tokens in a row at the same column; C of -1, 0, 1, at up to four columns, most of them
-    columns of late tokens."""
+    """x in -2..2; B one entry a group, such that dt * B is 1 or -1, two tokens in a row at one column; C of -1 or 1 at up to four columns,
+    most of them columns of late tokens."""
     wide, narrow = _shapes(geometry, tokens)
     lead = (tokens, geometry.groups)
     offset, stride = stream.integer("offset", 0, geometry.state_dim), 2 * stream.integer("stride", 0, geometry.state_dim) + 1
@@ -145,4 +148,5 @@ def one_channel_start(stream: Stream, geometry: Geometry) -> Floats:
 
 def exact_start(stream: Stream, geometry: Geometry) -> Floats:
     """Integers from -4 to 4."""
-    return stream.integers("start", (geometry.heads, geometry.head_dim, geometry.state_dim), -_EXACT_START, _EXACT_START + 1).astype(np.float64)
+    shape = (geometry.heads, geometry.head_dim, geometry.state_dim)
+    return stream.integers("start", shape, -_EXACT_START, _EXACT_START + 1).astype(np.float64)
