@@ -18,7 +18,8 @@ from .variants import SplitSums
 __all__ = [
     "AdvancesOnPads", "AdvancesPerLayer", "BF16RingDt", "BF16RingX", "BatchDependentSums", "CopyForgetsRing", "CopyRestartsRing",
     "CurrentTokenExcluded", "DeadRowRead", "FirstRowsGates", "ForgetsStart", "LastTileDropped", "LosesToken",
-    "MultipliesMask", "OverwritesBetweenForwards", "PadWritesLastSlot", "PadWritesOutput", "ReadsStored", "SkipOmittedOnFlush",
+    "MultipliesMask", "OverwritesBetweenForwards", "PadWritesLastSlot", "PadWritesOutput", "ReadsStored", "RowAsOneToken",
+    "SkipOmittedOnFlush",
     "SlotDependentSums", "StaleCursor", "StoresPastEnd", "WritesInputs", "WritesNeighbour",
 ]
 
@@ -42,6 +43,11 @@ class DeadRowRead(ReplaySession):
 class MultipliesMask(ReplaySession):
     def mask(self, rows: Tensor, live: Tensor) -> Tensor:
         return rows * live.reshape(-1, *[1] * (rows.dim() - 1))
+
+
+class RowAsOneToken(ReplaySession):
+    def position(self, slot: int, step: int) -> int:
+        return super().position(slot, 0)
 
 
 class BF16RingDt(ReplaySession):
