@@ -1,0 +1,73 @@
+"""Sizes of single roundings: how products, sums and decays of a policy err, relative and near underflow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..formats.arrays import smallest_normal, smallest_subnormal, unit
+from ..policy import Path, Policy
+
+__all__ = ["ProductError", "accumulator_unit", "additions", "growth", "product_error", "tiny"]
+
+
+def growth(count: float, size: float) -> float:
+    """(1 + size)^count - 1: how far `count` roundings of relative size `size` can take a value."""
+    return math.expm1(count * math.log1p(size))
+
+
+def accumulator_unit(name: str) -> float:
+    """Relative size of one addition. "tensor": matrix units cut aligned addends instead of rounding, twice the fp32 unit."""
+    return 2 * unit("fp32") if name == "tensor" else unit(name)
+
+
+def additions(count: int, order: str) -> int:
+    """Additions that one of `count` summands can pass through: count - 1 in any order, log2 in a balanced tree."""
+    if count <= 1:
+        return 0
+    return math.ceil(math.log2(count)) if order == "tree" else count - 1
+
+
+def tiny(policy: Policy, path: Path) -> float:
+    """Absolute size of one rounding near zero: the smallest normal number where results may be flushed, else the smallest subnormal."""
+    narrow = "fp32" if path.accumulator == "tensor" else path.accumulator
+    floor = smallest_normal if policy.ftz else smallest_subnormal
+    return max(floor("fp32"), floor(narrow)) if narrow != "fp64" else floor("fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductError:
+    """Error of one product computed * given.
+
+    relative: of the product. operand: what cutting the computed operand to its format adds, part of `relative`, shared by every product
+    that uses it. absolute: of the computed operand, near underflow of its format.
+    """
+
+    relative: float
+    operand: float
+    absolute: float = 0.0
+
+
+def product_error(method: str, *, given: str) -> ProductError:
+    """Error of a named product (policy.PRODUCTS) of a computed fp32 operand with an input in the format `given`."""
+    fp32 = unit("fp32")
+    if method in ("fp32", "fp64"):
+        return ProductError(relative=unit(method), operand=0.0)
+    if method == "tf32x3":
+        # lo parts carry a relative 2^-11 of a relative 2^-11; lo * lo is dropped, and is zero where the input is exact in tf32
+        dropped = 2.0**-22 if _holds("tf32", given) else 3 * 2.0**-22
+        return ProductError(relative=dropped + fp32, operand=dropped)
+    if method == "bf16x3":
+        # three parts of 8 bits leave 2^-24; an input that bf16 does not hold is split too, and its smallest cross products are dropped
+        dropped = 2.0**-24 if _holds("bf16", given) else 2.0**-21
+        return ProductError(relative=dropped + fp32, operand=dropped)
+    cut = {"tf32": 2.0**-10, "tf32_rna": 2.0**-11, "fp16": unit("fp16"), "bf16": unit("bf16")}[method]
+    narrow = method if method in ("fp16", "bf16") else "tf32"
+    both = cut if _holds(narrow, given) else growth(2, cut)
+    absolute = smallest_subnormal("fp16") if method == "fp16" else 0.0
+    return ProductError(relative=(1 + both) * (1 + fp32) - 1, operand=both, absolute=absolute)
+
+
+def _holds(narrow: str, given: str) -> bool:
+    """Whether every value of the format `given` is exact in the format `narrow`."""
+    return given in {"tf32": ("tf32", "bf16", "fp16"), "fp16": ("fp16",), "bf16": ("bf16",)}[narrow]

@@ -1,0 +1,108 @@
+"""Windows of one shape, judged together: exact values, budgets and what the kernel gave, as stacked tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from replaycheck_reference.formats.arrays import format_name, max_finite
+from replaycheck_reference.gauge.functions import FunctionTable
+from replaycheck_reference.gauge.mamba2 import Mamba2Bound, bound, storage_error
+from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.policy import Policy
+from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
+
+from ...play.windows import Window
+
+__all__ = ["Batch", "Residual", "batches"]
+
+#: State elements judged at once: bounds memory, not results.
+_ELEMENTS = 1 << 21
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual:
+    """What was seen against what is exact. budget: error allowed, the last rounding included; error: |seen - exact|."""
+
+    seen: Tensor
+    exact: Tensor
+    computed: Tensor
+    budget: Tensor
+    error: Tensor
+
+    def ratio(self) -> Tensor:
+        """error / budget; inf where what was seen is not finite and should be, and over a zero budget."""
+        ratio = torch.where(self.error == 0, 0.0, self.error / self.budget)
+        return torch.where(torch.isnan(ratio), torch.inf, ratio)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Windows of one layer, length and path sequence, with their terms and budgets. end is None where no state was published."""
+
+    windows: tuple[Window, ...]
+    layer: Mamba2Layer
+    policy: Policy
+    terms: Mamba2Terms
+    bound: Mamba2Bound
+    outputs: Residual
+    end: Residual | None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.windows[0].paths
+
+
+def batches(
+    windows: Sequence[Window], layers: Mapping[int, Mamba2Layer] | Sequence[Mamba2Layer], policy: Policy, table: FunctionTable
+) -> Iterator[Batch]:
+    """The windows grouped by layer, paths and whether they end in a publication, a bounded number of elements at a time."""
+    groups: dict[tuple[int, tuple[str, ...], bool], list[Window]] = {}
+    for window in windows:
+        if window.paths:
+            groups.setdefault((window.layer, window.paths, window.end is not None), []).append(window)
+    for (index, paths, _), members in groups.items():
+        layer = layers[index]
+        elements = layer.heads * layer.head_dim * layer.state_dim * (len(paths) + 2)
+        room = max(1, _ELEMENTS // elements)
+        for first in range(0, len(members), room):
+            yield _batch(tuple(members[first : first + room]), layer, policy, table)
+
+
+def _batch(windows: tuple[Window, ...], layer: Mamba2Layer, policy: Policy, table: FunctionTable) -> Batch:
+    start = torch.stack([w.start for w in windows])
+    tokens = _stack([w.tokens for w in windows])
+    terms = decompose(layer, start, tokens)
+    budget = bound(layer, terms, policy, windows[0].paths, table, activation=format_name(tokens.x.dtype))
+    seen = torch.stack([w.outputs for w in windows])
+    outputs = _residual(seen, terms.outputs(), budget.outputs, policy, "output")
+    ends = [w.end for w in windows if w.end is not None]
+    end = _residual(torch.stack(ends), terms.end(), budget.end, policy, "state") if ends else None
+    return Batch(windows=windows, layer=layer, policy=policy, terms=terms, bound=budget, outputs=outputs, end=end)
+
+
+def _stack(parts: list[Mamba2Tokens]) -> Mamba2Tokens:
+    z = None if parts[0].z is None else torch.stack([p.z for p in parts if p.z is not None])
+    return Mamba2Tokens(
+        x=torch.stack([p.x for p in parts]), dt=torch.stack([p.dt for p in parts]),
+        B=torch.stack([p.B for p in parts]), C=torch.stack([p.C for p in parts]), z=z,
+    )
+
+
+def _residual(seen: Tensor, exact: Tensor, computed: Tensor, policy: Policy, which: str) -> Residual:
+    storage = policy.output if which == "output" else policy.state
+    got = seen.to(torch.float64)
+    budget = computed + storage_error(exact, computed, storage)
+    error = (got - exact).abs()
+    # a value that may round beyond the largest finite one may overflow as the policy says
+    beyond = exact.abs() + budget >= max_finite(storage.format)
+    overflowed = beyond & (got == torch.copysign(torch.full_like(got, _overflow(storage.format, storage.overflow)), exact))
+    error = torch.where(overflowed, 0.0, error)
+    return Residual(seen=got, exact=exact, computed=computed, budget=budget, error=error)
+
+
+def _overflow(fmt: str, overflow: str) -> float:
+    return max_finite(fmt) if overflow == "saturate" else float("inf")

@@ -1,0 +1,105 @@
+"""What a residual over its budget looks like, in the words of a kernel author."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from replaycheck_reference.recurrences.batched.mamba2 import decompose
+
+from .batches import Batch
+from .fields import output_fields, state_fields
+
+__all__ = ["diagnose_output", "diagnose_state"]
+
+#: A cause is named where it explains this share of the residual's energy.
+_EXPLAINS = 0.9
+
+
+def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
+    """Why the outputs of one window, token and head are off."""
+    residual = (batch.outputs.seen - batch.outputs.exact)[window, token, head]
+    fields = output_fields(batch.terms)[window, token, head, : token + 2]
+    ages = ["the start state"] + [f"the token of age {token - j}" for j in range(token + 1)]
+    skip = batch.terms.skip[window, token, head]
+    gate = batch.terms.gate
+    if gate is not None:
+        skip = skip * gate[window, token, head]
+    if bool(skip.any()):
+        fields, ages = torch.cat([fields, skip[None]]), [*ages, "the skip term D x"]
+    if not bool(torch.isfinite(residual).all()):
+        return "not finite where the exact value is"
+    return _one_cause(fields, residual, ages) or _other_group(batch, window, token, head) or _precision(residual, _companion(batch, window, token, head))
+
+
+def diagnose_state(batch: Batch, window: int, head: int) -> str:
+    """Why the published state of one window and head is off."""
+    assert batch.end is not None
+    residual = (batch.end.seen - batch.end.exact)[window, head].flatten()
+    if not bool(torch.isfinite(residual).all()):
+        return "not finite where the exact value is"
+    fields = state_fields(batch.terms)[window, head]
+    count = fields.shape[0] - 1
+    names = ["the start state"] + [f"the token of age {count - 1 - j}" for j in range(count)]
+    return _one_cause(fields, residual, names) or _precision(residual, batch.end.exact[window, head].flatten())
+
+
+def _one_cause(fields: Tensor, residual: Tensor, names: list[str]) -> str:
+    """The one term whose weight alone accounts for the residual, if there is one."""
+    energy = float(residual @ residual)
+    sizes = (fields * fields).sum(-1)
+    usable = sizes > 0
+    if energy == 0 or not bool(usable.any()):
+        return ""
+    along = torch.where(usable, fields @ residual / torch.where(usable, sizes, 1.0), 0.0)
+    explained = along * along * sizes / energy
+    best = int(explained.argmax())
+    if float(explained[best]) < _EXPLAINS:
+        return ""
+    return f"acts as if {names[best]} {_weight(float(along[best]))}"
+
+
+def _weight(error: float) -> str:
+    if abs(error + 1) < 0.02:
+        return "had weight 0"
+    if abs(error - 1) < 0.02:
+        return "were counted twice"
+    if abs(error) < 0.02:
+        return f"had a weight off by {error:+.2e} (2^{math.log2(abs(error)):.1f}) of itself"
+    return f"had {1 + error:.4g} times its weight"
+
+
+def _other_group(batch: Batch, window: int, token: int, head: int) -> str:
+    """Whether another group's B and C give what was seen."""
+    layer = batch.layer
+    if layer.groups == 1:
+        return ""
+    mine = head // (layer.heads // layer.groups)
+    item = batch.windows[window]
+    seen, budget = batch.outputs.seen[window, token, head], batch.outputs.budget[window, token, head]
+    for group in range(layer.groups):
+        if group == mine:
+            continue
+        every = [group] * layer.groups
+        swapped = replace(item.tokens, B=item.tokens.B[:, every], C=item.tokens.C[:, every])
+        other = decompose(layer, item.start, swapped).outputs()[token, head]
+        if bool(((seen - other).abs() <= 4 * budget).all()):
+            return f"acts as if head {head} used group {group} instead of {mine}"
+    return ""
+
+
+def _companion(batch: Batch, window: int, token: int, head: int) -> Tensor:
+    return output_fields(batch.terms)[window, token, head].abs().sum(0)
+
+
+def _precision(residual: Tensor, size: Tensor) -> str:
+    """How many significand bits would leave a residual of this size."""
+    scale = float((size * size).mean().sqrt())
+    rms = float((residual * residual).mean().sqrt())
+    if not scale or not rms:
+        return ""
+    bits = -math.log2(rms / scale / 0.42)
+    return f"no single term explains it; the size is that of rounding to about {bits:.0f} significand bits"
