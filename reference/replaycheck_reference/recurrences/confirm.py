@@ -10,7 +10,7 @@ from torch import Tensor
 from ..arithmetic import Arb, Arithmetic, Mpmath, Number, available
 from ..arithmetic.balls import radius_above
 from ..layer import Mamba2Layer, Mamba2Tokens
-from .mamba2 import run_row
+from .mamba2 import run_row, start_row
 
 __all__ = ["Confirmation", "confirm"]
 
@@ -64,7 +64,8 @@ def confirm(
 def _element(
     arithmetic: Arithmetic[Number], layer: Mamba2Layer, start: Tensor | None, tokens: Mamba2Tokens, head: int, row: int, column: int | None,
 ) -> Number:
-    outputs, state = run_row(arithmetic, layer, start, tokens, head=head, row=row)
+    first = start_row(arithmetic, layer, start, head=head, row=row)
+    outputs, state = run_row(arithmetic, layer, first, tokens, head=head, row=row)
     return outputs[-1] if column is None else state[0]
 
 

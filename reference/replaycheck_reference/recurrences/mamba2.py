@@ -20,7 +20,7 @@ from torch import Tensor
 from ..arithmetic.interface import Arithmetic, Number
 from ..layer import Mamba2Layer, Mamba2Tokens
 
-__all__ = ["Gate", "HeadRun", "gate", "next_row", "output", "run_head", "run_row"]
+__all__ = ["Gate", "HeadRun", "gate", "next_row", "output", "run_head", "run_row", "start_row"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,30 +67,34 @@ def output(
     return y if z is None else y * (z * arithmetic.sigmoid(z))
 
 
+def start_row(arithmetic: Arithmetic[Number], layer: Mamba2Layer, start: Tensor | None, *, head: int, row: int) -> list[Number]:
+    """Row p of S_0: [state_dim]. start: [heads, head_dim, state_dim], any float dtype, None is zero."""
+    return [arithmetic.number(0.0)] * layer.state_dim if start is None else _numbers(arithmetic, start[head, row])
+
+
 def run_row(
-    arithmetic: Arithmetic[Number], layer: Mamba2Layer, start: Tensor | None, tokens: Mamba2Tokens, *, head: int, row: int,
+    arithmetic: Arithmetic[Number], layer: Mamba2Layer, state: Sequence[Number], tokens: Mamba2Tokens, *, head: int, row: int,
 ) -> tuple[list[Number], list[Number]]:
     """Outputs [tokens] and end state [state_dim] of one row of one head. Rows never meet, so a row is a run of its own."""
     number = arithmetic.number
     group = head // (layer.heads // layer.groups)
     D = None if layer.D is None else number(float(layer.D[head]))
+    outputs, now = [], list(state)
     with arithmetic.working():
-        state = _numbers(arithmetic, start[head, row]) if start is not None else [number(0.0)] * layer.state_dim
-        outputs = []
         for t in range(len(tokens)):
             x = number(float(tokens.x[t, head, row]))
             z = None if tokens.z is None else number(float(tokens.z[t, head, row]))
-            now = gate(arithmetic, layer, head, float(tokens.dt[t, head]))
-            state = next_row(state, now, x, _numbers(arithmetic, tokens.B[t, group]))
-            outputs.append(output(arithmetic, state, _numbers(arithmetic, tokens.C[t, group]), x, D=D, z=z))
-    return outputs, state
+            now = next_row(now, gate(arithmetic, layer, head, float(tokens.dt[t, head])), x, _numbers(arithmetic, tokens.B[t, group]))
+            outputs.append(output(arithmetic, now, _numbers(arithmetic, tokens.C[t, group]), x, D=D, z=z))
+    return outputs, now
 
 
 def run_head(
     arithmetic: Arithmetic[Number], layer: Mamba2Layer, start: Tensor | None, tokens: Mamba2Tokens, *, head: int,
 ) -> HeadRun[Number]:
     """Outputs and end state of one head. start: [heads, head_dim, state_dim], any float dtype, None is zero."""
-    rows = [run_row(arithmetic, layer, start, tokens, head=head, row=row) for row in range(layer.head_dim)]
+    starts = [start_row(arithmetic, layer, start, head=head, row=row) for row in range(layer.head_dim)]
+    rows = [run_row(arithmetic, layer, starts[row], tokens, head=head, row=row) for row in range(layer.head_dim)]
     outputs = [[rows[p][0][t] for p in range(layer.head_dim)] for t in range(len(tokens))]
     return HeadRun(outputs=outputs, end=[state for _, state in rows])
 
