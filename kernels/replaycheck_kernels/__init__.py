@@ -1,1 +1,12 @@
-"""Production Triton kernels for recurrent-state decode. Needs torch and triton only."""
+"""Production Triton kernels for recurrent-state decode. Needs torch and triton only.
+
+    from replaycheck_kernels import cursors, mamba2, pool
+    layer = pool.allocate(pool.Geometry(heads=128, head_dim=64, state_dim=128, groups=8), slots=512, state=torch.float32, capacity=16,
+                          allocator=pool.on_device("cuda"))
+    mamba2.replay(layer, slots, x=x, dt=dt, B=B, C=C, A=A, dt_bias=dt_bias, D=D, out=out)     # every layer of a stack
+    cursors.advance(layer.ring.cursor, slots, capacity=16)                                      # once a forward
+"""
+
+from . import cursors, mamba2, pool
+
+__all__ = ["cursors", "mamba2", "pool"]

@@ -1,0 +1,121 @@
+"""The memory of one Mamba-2 layer: one state, and for replay one ring of recent tokens, per slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+__all__ = ["Allocator", "Geometry", "MAX_CAPACITY", "Pool", "Ring", "allocate", "on_device"]
+
+#: allocator(name, shape, dtype) -> contiguous tensor. Names: "state", "ring.x", "ring.B", "ring.dt", "cursor".
+Allocator = Callable[[str, tuple[int, ...], torch.dtype], Tensor]
+
+MAX_CAPACITY = 32
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """Dims of one layer. The state of a slot is [heads, head_dim, state_dim]; heads // groups consecutive heads share B and C.
+
+    Raises ValueError where the kernels do not support the dims: head_dim must be a multiple of 16 up to 256, state_dim a power of
+    two from 16 to 256, groups a divisor of heads.
+    """
+
+    heads: int
+    head_dim: int
+    state_dim: int
+    groups: int
+
+    def __post_init__(self) -> None:
+        if self.heads < 1:
+            raise ValueError(f"heads must be at least 1, got {self.heads}")
+        if self.groups < 1 or self.heads % self.groups:
+            raise ValueError(f"groups must divide heads = {self.heads}, got {self.groups}")
+        if self.head_dim % 16 or not 16 <= self.head_dim <= 256:
+            raise ValueError(f"head_dim must be a multiple of 16 from 16 to 256, got {self.head_dim}")
+        if self.state_dim not in (16, 32, 64, 128, 256):
+            raise ValueError(f"state_dim must be 16, 32, 64, 128 or 256, got {self.state_dim}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ring:
+    """Recent tokens of every slot, not yet folded into its state. Row i is the i-th token since the last fold.
+
+    x: [slots, heads, capacity, head_dim] and B: [slots, groups, capacity, state_dim] in the activation dtype, bits as received.
+    dt: fp32 [slots, heads, capacity], after bias and softplus. cursor: int32 [slots], rows in use, 0 .. capacity - 1; layers of one
+    stack share it. Rows at and past the cursor are never read. A fold comes every `capacity` tokens, so the last row stays unused.
+    """
+
+    x: Tensor
+    B: Tensor
+    dt: Tensor
+    cursor: Tensor
+
+    @property
+    def capacity(self) -> int:
+        return int(self.x.shape[2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """state: contiguous [slots, heads, head_dim, state_dim], fp32, fp16 or bf16. ring: None for a step pool."""
+
+    geometry: Geometry
+    state: Tensor
+    ring: Ring | None = None
+
+    @property
+    def slots(self) -> int:
+        return int(self.state.shape[0])
+
+
+def on_device(device: torch.device | str) -> Allocator:
+    """An allocator of zeros on one device."""
+    return lambda name, shape, dtype: torch.zeros(shape, dtype=dtype, device=device)
+
+
+def _supported(name: str, dtype: torch.dtype) -> None:
+    if dtype not in _FLOATS:
+        raise ValueError(f"{name} must be float32, float16 or bfloat16, got {dtype}")
+
+
+def allocate(
+    geometry: Geometry, *, slots: int, state: torch.dtype, activation: torch.dtype = torch.bfloat16, capacity: int | None = None,
+    cursor: Tensor | None = None, allocator: Allocator,
+) -> Pool:
+    """A pool of `slots` slots; with a ring of `capacity` tokens where that is given.
+
+    cursor: int32 [slots] to share with an earlier layer of the stack; None allocates one, which the allocator must return zeroed.
+    Raises ValueError naming the argument, and where the allocator returns a tensor that is not as asked.
+    """
+    if slots < 1:
+        raise ValueError(f"slots must be at least 1, got {slots}")
+    _supported("state", state)
+    _supported("activation", activation)
+
+    def get(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        made = allocator(name, shape, dtype)
+        if tuple(made.shape) != shape or made.dtype != dtype or (prod(shape) > 0 and not made.is_contiguous()):
+            raise ValueError(f"the allocator must return contiguous {dtype} {shape} for {name}, got {made.dtype} {tuple(made.shape)}")
+        return made
+
+    g = geometry
+    store = get("state", (slots, g.heads, g.head_dim, g.state_dim), state)
+    if capacity is None:
+        return Pool(geometry=g, state=store)
+    if not 1 <= capacity <= MAX_CAPACITY:
+        raise ValueError(f"capacity must be from 1 to {MAX_CAPACITY}, got {capacity}")
+    if cursor is not None and (tuple(cursor.shape) != (slots,) or cursor.dtype != torch.int32):
+        raise ValueError(f"cursor must be int32 [{slots}], got {cursor.dtype} {tuple(cursor.shape)}")
+    ring = Ring(
+        x=get("ring.x", (slots, g.heads, capacity, g.head_dim), activation),
+        B=get("ring.B", (slots, g.groups, capacity, g.state_dim), activation),
+        dt=get("ring.dt", (slots, g.heads, capacity), torch.float32),
+        cursor=get("cursor", (slots,), torch.int32) if cursor is None else cursor,
+    )
+    return Pool(geometry=g, state=store, ring=ring)
