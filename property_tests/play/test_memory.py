@@ -96,7 +96,9 @@ def test_a_slice_with_strides_is_poisoned_and_its_neighbours_are_not() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"role": "stat"}, "role must be one of"), ({"role": "state"}, "needs slot_axis"), ({"role": "ring", "slot_axis": 2}, r"slot_axis must lie in \[0, 2\)"),
+    ({"role": "stat"}, "role must be one of"),
+    ({"role": "state"}, "needs slot_axis"),
+    ({"role": "ring", "slot_axis": 2}, r"slot_axis must lie in \[0, 2\)"),
 ])
 def test_a_wrong_allocation_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

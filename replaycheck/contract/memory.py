@@ -111,7 +111,8 @@ class Memory:
     poison: what free memory holds. on_alloc: called with every view handed out (an interpreter's bounds checker).
     """
 
-    def __init__(self, device: torch.device | str = "cpu", *, poison: str = "finite", on_alloc: Callable[[Tensor], None] | None = None) -> None:
+    def __init__(self, device: torch.device | str = "cpu", *, poison: str = "finite",
+                 on_alloc: Callable[[Tensor], None] | None = None) -> None:
         if poison not in POISONS:
             raise ValueError(f"poison must be one of {', '.join(POISONS)}, got {poison!r}")
         self.device = torch.device(device)
@@ -205,7 +206,7 @@ def _changes(buffer: _Buffer, differs: Tensor) -> list[Change]:
     if buffer.slot_axis is None:
         return [*found, _change(buffer, None, False, inside)]
     by_slot = inside.movedim(buffer.slot_axis, 0)
-    for index in by_slot.flatten(1).any(1).nonzero().flatten().tolist():
+    for index in by_slot.reshape(by_slot.shape[0], -1).any(1).nonzero().flatten().tolist():
         found.append(_change(buffer, index - buffer.first_slot, False, by_slot[index]))
     return found
 
