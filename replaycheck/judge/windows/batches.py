@@ -25,17 +25,25 @@ _ELEMENTS = 1 << 21
 
 @dataclass(frozen=True, kw_only=True)
 class Residual:
-    """What was seen against what is exact. budget: error allowed, the last rounding included; error: |seen - exact|."""
+    """What was seen against what is exact: |seen - exact| <= budget + rounding.
+
+    budget: error allowed to what was computed. rounding: what the last rounding, into the stored format, may add.
+    excess: |seen - exact| less the last rounding, at least zero: what is held to the budget, so that a narrow format hides nothing.
+    """
 
     seen: Tensor
     exact: Tensor
-    computed: Tensor
     budget: Tensor
-    error: Tensor
+    rounding: Tensor
+    excess: Tensor
+
+    @property
+    def error(self) -> Tensor:
+        return (self.seen - self.exact).abs()
 
     def ratio(self) -> Tensor:
-        """error / budget; inf where what was seen is not finite and should be, and over a zero budget."""
-        ratio = torch.where(self.error == 0, 0.0, self.error / self.budget)
+        """excess / budget; inf where what was seen is not finite and should be."""
+        ratio = torch.where(self.excess == 0, 0.0, self.excess / self.budget)
         return torch.where(torch.isnan(ratio), torch.inf, ratio)
 
 
@@ -92,16 +100,15 @@ def _stack(parts: list[Mamba2Tokens]) -> Mamba2Tokens:
     )
 
 
-def _residual(seen: Tensor, exact: Tensor, computed: Tensor, policy: Policy, which: str) -> Residual:
+def _residual(seen: Tensor, exact: Tensor, budget: Tensor, policy: Policy, which: str) -> Residual:
     storage = policy.output if which == "output" else policy.state
     got = seen.to(torch.float64)
-    budget = computed + storage_error(exact, computed, storage)
-    error = (got - exact).abs()
+    rounding = storage_error(exact, budget, storage)
+    excess = ((got - exact).abs() - rounding).clamp(min=0)
     # a value that may round beyond the largest finite one may overflow as the policy says
-    beyond = exact.abs() + budget >= max_finite(storage.format)
+    beyond = exact.abs() + budget + rounding >= max_finite(storage.format)
     overflowed = beyond & (got == torch.copysign(torch.full_like(got, _overflow(storage.format, storage.overflow)), exact))
-    error = torch.where(overflowed, 0.0, error)
-    return Residual(seen=got, exact=exact, computed=computed, budget=budget, error=error)
+    return Residual(seen=got, exact=exact, budget=budget, rounding=rounding, excess=torch.where(overflowed, 0.0, excess))
 
 
 def _overflow(fmt: str, overflow: str) -> float:

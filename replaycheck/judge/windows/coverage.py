@@ -20,7 +20,7 @@ def covered_cells(judged: Sequence[Batch]) -> list[Cell]:
     cells: set[Cell] = set()
     for batch in judged:
         fields = output_fields(batch.terms)[..., 1:, :].abs()
-        visible = fields > 2 * batch.outputs.budget.unsqueeze(-2)
+        visible = fields > 2 * (batch.outputs.budget + batch.outputs.rounding).unsqueeze(-2)
         seen = visible.any(-1).any(2).any(0)
         for token, path in enumerate(batch.paths):
             for other in torch.nonzero(seen[token, : token + 1]).flatten().tolist():

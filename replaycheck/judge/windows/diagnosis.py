@@ -79,14 +79,15 @@ def _other_group(batch: Batch, window: int, token: int, head: int) -> str:
         return ""
     mine = head // (layer.heads // layer.groups)
     item = batch.windows[window]
-    seen, budget = batch.outputs.seen[window, token, head], batch.outputs.budget[window, token, head]
+    seen = batch.outputs.seen[window, token, head]
+    allowed = (batch.outputs.budget + batch.outputs.rounding)[window, token, head]
     for group in range(layer.groups):
         if group == mine:
             continue
         every = [group] * layer.groups
         swapped = replace(item.tokens, B=item.tokens.B[:, every], C=item.tokens.C[:, every])
         other = decompose(layer, item.start, swapped).outputs()[token, head]
-        if bool(((seen - other).abs() <= 4 * budget).all()):
+        if bool(((seen - other).abs() <= 4 * allowed).all()):
             return f"acts as if head {head} used group {group} instead of {mine}"
     return ""
 

@@ -85,7 +85,7 @@ def _fit_some(batch: Batch, some: slice) -> _Fitted:
     part = _Part(
         start=terms.start[some], weight=terms.weight[some][:, -1], x=terms.x[some], B=terms.B[some],
         fields=state_fields(terms)[some], residual=(batch.end.seen - batch.end.exact)[some].flatten(-2),
-        scattered=(shares.scattered + (batch.end.budget - batch.end.computed))[some].flatten(-2), exact=batch.end.exact[some].flatten(-2),
+        scattered=(shares.scattered + batch.end.rounding)[some].flatten(-2), exact=batch.end.exact[some].flatten(-2),
     )
     solved = fit(part.fields, part.residual)
     gate = _gate(solved, torch.cat([shares.decay[some][..., None], shares.weight[some].transpose(-1, -2)], -1))

@@ -18,8 +18,8 @@ from .diagnosis import diagnose_output, diagnose_state
 
 __all__ = ["output_measurement", "state_measurement"]
 
-_OUTPUT_BUDGET = "running error analysis of the claimed policy over the exact terms, plus half an ulp of the {} output"
-_STATE_BUDGET = "running error analysis of the claimed policy over the exact terms, plus the rounding of the {} store"
+_OUTPUT_BUDGET = "running error analysis of the claimed policy over the exact terms; error beyond the {} output's last rounding"
+_STATE_BUDGET = "running error analysis of the claimed policy over the exact terms; error beyond the {} store's last rounding"
 
 
 def output_measurement(judged: Sequence[Batch]) -> Measurement | None:
@@ -77,11 +77,12 @@ def _measurement(
     guarantee: str, residual: Residual, at: tuple[int, ...], place: dict[str, int | str], derivation: str, residuals: Sequence[Residual]
 ) -> Measurement:
     facts = {
-        "elements": sum(r.error.numel() for r in residuals), "over budget": sum(int((r.ratio() > 1).sum()) for r in residuals),
+        "elements": sum(r.seen.numel() for r in residuals), "error": float(residual.error[at]), "last rounding": float(residual.rounding[at]),
+        "over budget": sum(int((r.ratio() > 1).sum()) for r in residuals),
         "implied bits": _significand(residuals),
     }
     return Measurement(
-        guarantee=guarantee, value=float(residual.error[at]), budget=float(residual.budget[at]), derivation=derivation, place=place,
+        guarantee=guarantee, value=float(residual.excess[at]), budget=float(residual.budget[at]), derivation=derivation, place=place,
         got=float(residual.seen[at]), exact=float(residual.exact[at]), facts=facts,
     )
 

@@ -52,11 +52,11 @@ def _share(what: str, pairs: Sequence[tuple[Residual, Storage]]) -> Measurement 
 def _count(residual: Residual, storage: Storage) -> tuple[float, float, float, float]:
     """Of the sharp elements: how many, how many not correctly rounded, how many could be at most on average, how many off by > half an ulp."""
     step = ulp(residual.exact.abs(), storage.format)
-    sharp = (residual.computed < _SHARP * step) & torch.isfinite(residual.seen)
+    sharp = (residual.budget < _SHARP * step) & torch.isfinite(residual.seen)
     right = round_to(residual.exact, storage.format, overflow=storage.overflow)
     wrong = sharp & (residual.seen != right)
-    chance = torch.clamp(2 * residual.computed / step, max=1.0)
-    over = sharp & (residual.error > step / 2 + residual.computed)
+    chance = torch.clamp(2 * residual.budget / step, max=1.0)
+    over = sharp & (residual.error > step / 2 + residual.budget)
     return _total(sharp), _total(wrong), float(chance[sharp].sum()), _total(over)
 
 
