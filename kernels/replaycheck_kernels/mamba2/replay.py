@@ -10,7 +10,6 @@ matrix unit with the computed operand in three exact bf16 parts.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
