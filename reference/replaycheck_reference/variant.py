@@ -17,6 +17,7 @@ class Mamba2Variant:
     skip: y gains D[head] * x.
     gated: y is multiplied by z * sigmoid(z).
     decay_parameter: "A", the kernel is handed A (negative fp32); "A_log", it is handed A_log and A = -exp(A_log).
+    Raises ValueError where decay_parameter is neither.
     """
 
     softplus: bool = True
@@ -24,3 +25,7 @@ class Mamba2Variant:
     skip: bool = True
     gated: bool = False
     decay_parameter: Literal["A", "A_log"] = "A"
+
+    def __post_init__(self) -> None:
+        if self.decay_parameter not in ("A", "A_log"):
+            raise ValueError(f"variant.decay_parameter must be 'A' or 'A_log', got {self.decay_parameter!r}")

@@ -114,10 +114,6 @@ class Case:
         self._root(request)
         return _tokens(self, self.stream_of(request), self.lengths[request], i).map(Tensor.clone)
 
-    def pads(self, count: int, i: int) -> Mamba2Tokens:
-        """`count` tokens for pad rows of layer i: of the same regime, but no request's."""
-        return _draw(self, self.stream("pads", i), count)
-
     def _root(self, request: int) -> events.Admit:
         if request not in self.roots:
             raise ValueError(f"request {request} is not in the schedule; it has {', '.join(map(str, self.roots)) or 'none'}")

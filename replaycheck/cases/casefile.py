@@ -12,6 +12,7 @@ from replaycheck.contract.errors import UsageError
 from replaycheck_reference.variant import Mamba2Variant
 
 from . import events
+from .files import record, typed, write_whole
 
 if TYPE_CHECKING:
     from .case import Case
@@ -52,8 +53,8 @@ def from_json(data: Any) -> Case:
     unknown = sorted(set(data) - {*_REQUIRED, *_OPTIONAL})
     if unknown:
         raise ValueError(f"field {unknown[0]!r} is not known")
-    made = {name: _typed(name, data[name], str) for name in _STRINGS} | {name: _typed(name, data[name], int) for name in _INTEGERS}
-    made |= {name: _record(name, kind, data[name]) for name, kind in _RECORDS.items()}
+    made = {name: typed(name, data[name], str) for name in _STRINGS} | {name: typed(name, data[name], int) for name in _INTEGERS}
+    made |= {name: record(name, kind, data[name]) for name, kind in _RECORDS.items()}
     case = Case(**made, schedule=events.from_json(data["schedule"]))
     if "digest" in data and data["digest"] != case.digest:
         raise ValueError(f"digest is {data['digest']!r}, but the bits made here have {case.digest!r}: the file or the generator changed")
@@ -67,10 +68,7 @@ def save(case: Case, path: Path) -> None:
     values = {name: f"[\n  {ops}\n ]" if name == "schedule" else json.dumps(value) for name, value in parts.items()}
     lines = [f'"{name}": {value}' for name, value in values.items()]
     text = "{\n " + ",\n ".join(lines) + "\n}\n"
-    try:
-        Path(path).write_text(text)
-    except OSError as error:
-        raise UsageError(f"case {path} cannot be written: {error.strerror or error}") from error
+    write_whole(path, text.encode(), what="case")
 
 
 def load(path: Path) -> Case:
@@ -85,26 +83,3 @@ def load(path: Path) -> Case:
         return from_json(data)
     except ValueError as error:
         raise UsageError(f"case {path}: {error}") from error
-
-
-def _typed(name: str, value: Any, kind: type[Any]) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"field {name!r} must be {'an integer' if kind is int else 'a string'}, got {value!r}")
-    return value
-
-
-def _record(name: str, kind: type[Any], value: Any) -> Any:
-    """A frozen dataclass of strings and booleans from a JSON object with exactly its fields."""
-    if not isinstance(value, dict):
-        raise ValueError(f"field {name!r} must be an object, got {value!r}")
-    default = asdict(kind())
-    for key in (*default, *value):
-        if key not in value:
-            raise ValueError(f"field '{name}.{key}' is missing")
-        if key not in default:
-            raise ValueError(f"field '{name}.{key}' is not known")
-        if type(value[key]) is not type(default[key]):
-            raise ValueError(f"field '{name}.{key}' must be a {type(default[key]).__name__}, got {value[key]!r}")
-    if value.get("decay_parameter", "A") not in ("A", "A_log"):
-        raise ValueError(f"field '{name}.decay_parameter' must be 'A' or 'A_log', got {value['decay_parameter']!r}")
-    return kind(**value)

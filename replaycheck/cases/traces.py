@@ -1,0 +1,239 @@
+"""Traces: windows in a safetensors file, from our player or dumped by any engine. The layout is described in docs/traces.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from replaycheck.contract.claims import Claims, Formats
+from replaycheck.contract.errors import UsageError
+from replaycheck.play.windows import Window
+from replaycheck_reference.formats.arrays import format_name
+from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.variant import Mamba2Variant
+
+from .files import record, typed, write_whole
+
+__all__ = ["FORMAT", "Trace", "read_trace", "write_trace"]
+
+FORMAT = "replaycheck-trace/1"
+
+_KEY = "replaycheck"        # of the safetensors metadata
+_GEOMETRY = ("heads", "head_dim", "state_dim", "groups")
+_PLACE = ("request", "slot", "layer", "position")
+_PARAMETERS = ("decay", "dt_bias", "D")
+_TOKENS = ("x", "dt", "B", "C", "z")
+_RESULTS = ("outputs", "end")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Windows of a stack of layers under one set of claims; formats: those of the build that made them, as the tensors have them."""
+
+    claims: Claims
+    layers: list[Mamba2Layer]
+    windows: list[Window]
+    formats: Formats
+
+
+def read_trace(path: Path, *, claims: Claims | None = None) -> Trace:
+    """The trace of a file, with its own claims or those given instead.
+
+    Raises UsageError naming file, tensor or field, and value: not safetensors, truncated, missing or unknown tensors, wrong dtypes or
+    shapes, inputs that are not finite, formats or paths outside the claims. Outputs and end bits may be anything: they are judged.
+    """
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (OSError, SafetensorError) as error:
+        raise UsageError(f"trace {path} cannot be read: {_one_line(error)}") from error
+    try:
+        return _trace(_header(metadata), _Tensors(tensors), Path(path).parent, claims)
+    except (ValueError, UsageError) as error:
+        raise UsageError(f"trace {path}: {_one_line(error)}") from error
+
+
+def write_trace(path: Path, *, claims: Claims, layers: Sequence[Mamba2Layer], windows: Sequence[Window]) -> None:
+    """Write windows as a trace, claims embedded. Raises UsageError naming the path where it cannot be written."""
+    tensors: dict[str, Tensor] = {}
+    for i, layer in enumerate(layers):
+        tensors |= {f"layer.{i}.{name}": getattr(layer, name) for name in _PARAMETERS}
+    for k, window in enumerate(windows):
+        tensors |= {f"window.{k}.{name}": getattr(window, name) for name in ("start", *_RESULTS)}
+        tensors |= {f"window.{k}.{name}": getattr(window.tokens, name) for name in _TOKENS}
+    header = {
+        "format": FORMAT, "claims": claims.to_json(),
+        "layers": [{**{name: getattr(layer, name) for name in _GEOMETRY}, "variant": asdict(layer.variant)} for layer in layers],
+        "windows": [{**{n: getattr(w, n) for n in _PLACE}, "paths": list(w.paths), "steps": list(w.steps)} for w in windows],
+    }
+    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items() if tensor is not None}
+    write_whole(path, save(own, {_KEY: json.dumps(header)}), what="trace")
+
+
+class _Tensors:
+    """The tensors of a file; each is taken once, and checked as it is taken."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self._left = dict(tensors)
+
+    def has(self, name: str) -> bool:
+        return name in self._left
+
+    def take(self, name: str, shape: tuple[int | None, ...], formats: Sequence[str], *, finite: bool = True) -> Tensor:
+        """The tensor of that name; None in `shape` is any extent. Raises ValueError naming tensor and value."""
+        if name not in self._left:
+            raise ValueError(f"tensor {name!r} is missing")
+        tensor = self._left.pop(name)
+        if not _is_one_of(tensor, formats):
+            raise ValueError(f"tensor {name!r} must be {' or '.join(formats)}, got {tensor.dtype}")
+        if len(shape) != tensor.dim() or any(want not in (None, got) for want, got in zip(shape, tensor.shape, strict=True)):
+            wanted = ", ".join("tokens" if extent is None else str(extent) for extent in shape)
+            raise ValueError(f"tensor {name!r} must have shape [{wanted}], got {list(tensor.shape)}")
+        if finite and not bool(torch.isfinite(tensor).all()):
+            at = (~torch.isfinite(tensor)).nonzero()[0].tolist()
+            raise ValueError(f"tensor {name!r} must be finite, got {tensor[tuple(at)].item()} at {at}")
+        return tensor
+
+    def finish(self) -> None:
+        """Raises ValueError where a tensor is left that nothing asked for."""
+        if self._left:
+            raise ValueError(f"tensor {min(self._left)!r} is not known")
+
+
+def _is_one_of(tensor: Tensor, formats: Sequence[str]) -> bool:
+    try:
+        return format_name(tensor.dtype) in formats
+    except ValueError:
+        return False
+
+
+def _trace(header: dict[str, Any], tensors: _Tensors, folder: Path, claims: Claims | None) -> Trace:
+    claims = claims or _claims(header["claims"], folder)
+    layers = [_layer(i, entry, tensors) for i, entry in enumerate(header["layers"])]
+    windows = [_window(k, entry, tensors, layers, claims) for k, entry in enumerate(header["windows"])]
+    tensors.finish()
+    return Trace(claims=claims, layers=layers, windows=windows, formats=_formats(windows))
+
+
+def _header(metadata: dict[str, str]) -> dict[str, Any]:
+    if _KEY not in metadata:
+        raise ValueError(f"metadata {_KEY!r} is missing")
+    try:
+        header = json.loads(metadata[_KEY])
+    except json.JSONDecodeError as error:
+        raise ValueError(f"metadata {_KEY!r} is not JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise ValueError(f"metadata {_KEY!r} must be an object, got {type(header).__name__}")
+    if header.get("format") != FORMAT:
+        raise ValueError(f"format must be {FORMAT!r}, got {header.get('format')!r}")
+    for name in ("claims", "layers", "windows"):
+        if name not in header:
+            raise ValueError(f"field {name!r} is missing")
+    for name in ("layers", "windows"):
+        if not isinstance(header[name], list) or not header[name]:
+            raise ValueError(f"field {name!r} must be a list of at least one, got {header[name]!r}")
+    return header
+
+
+def _claims(given: Any, folder: Path) -> Claims:
+    """Embedded claims, or those of a file named relative to the trace."""
+    if isinstance(given, str):
+        try:
+            return Claims.load(folder / given)
+        except OSError as error:
+            raise ValueError(f"claims file {folder / given} cannot be read: {error.strerror or error}") from error
+    if not isinstance(given, dict):
+        raise ValueError(f"field 'claims' must be an object or a file name, got {given!r}")
+    try:
+        return Claims.from_json(given)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"field 'claims' holds a value of the wrong type: {error}") from error
+
+
+def _layer(i: int, entry: Any, tensors: _Tensors) -> Mamba2Layer:
+    _check_entry(f"layers[{i}]", entry, (*_GEOMETRY, "variant"))
+    dims = {name: typed(f"layers[{i}].{name}", entry[name], int) for name in _GEOMETRY}
+    variant: Mamba2Variant = record(f"layers[{i}].variant", Mamba2Variant, entry["variant"])
+    present = {"decay": True, "dt_bias": variant.bias, "D": variant.skip}
+    made: dict[str, Any] = {n: tensors.take(f"layer.{i}.{n}", (dims["heads"],), ("fp32",)) for n in _PARAMETERS if present[n]}
+    return Mamba2Layer(**dims, variant=variant, **made)
+
+
+def _window(k: int, entry: Any, tensors: _Tensors, layers: list[Mamba2Layer], claims: Claims) -> Window:
+    where, name = f"windows[{k}]", f"window.{k}"
+    _check_entry(where, entry, (*_PLACE, "paths", "steps"))
+    place = {field: typed(f"{where}.{field}", entry[field], int) for field in _PLACE}
+    if not 0 <= place["layer"] < len(layers):
+        raise ValueError(f"field '{where}.layer' must be in 0..{len(layers) - 1}, got {place['layer']}")
+    if place["position"] < 0:
+        raise ValueError(f"field '{where}.position' must be at least 0, got {place['position']}")
+    layer = layers[place["layer"]]
+    tokens = _tokens(name, tensors, layer, claims)
+    if not len(tokens):
+        raise ValueError(f"tensor '{name}.x' must hold at least one token, got {list(tokens.x.shape)}")
+    start = tensors.take(f"{name}.start", layer.state_shape, claims.states)
+    end = None
+    if tensors.has(f"{name}.end"):
+        end = tensors.take(f"{name}.end", layer.state_shape, (format_name(start.dtype),), finite=False)
+    return Window(
+        **place, start=start, tokens=tokens, end=end,
+        outputs=tensors.take(f"{name}.outputs", (len(tokens), layer.heads, layer.head_dim), claims.outputs, finite=False),
+        paths=_paths(f"{where}.paths", entry["paths"], len(tokens), tuple(claims.policy.paths)),
+        steps=tuple(typed(f"{where}.steps", step, int) for step in _list(f"{where}.steps", entry["steps"], len(tokens))),
+    )
+
+
+def _tokens(name: str, tensors: _Tensors, layer: Mamba2Layer, claims: Claims) -> Mamba2Tokens:
+    x = tensors.take(f"{name}.x", (None, layer.heads, layer.head_dim), claims.activations)
+    narrow = (len(x), layer.groups, layer.state_dim)
+    return Mamba2Tokens(
+        x=x, dt=tensors.take(f"{name}.dt", (len(x), layer.heads), (*claims.activations, "fp32")),
+        B=tensors.take(f"{name}.B", narrow, claims.activations), C=tensors.take(f"{name}.C", narrow, claims.activations),
+        z=tensors.take(f"{name}.z", tuple(x.shape), claims.activations) if layer.variant.gated else None,
+    )
+
+
+def _paths(where: str, given: Any, count: int, known: tuple[str, ...]) -> tuple[str, ...]:
+    for path in _list(where, given, count):
+        if path not in known:
+            raise ValueError(f"field {where!r} holds {path!r}; the claims have {', '.join(known)}")
+    return tuple(given)
+
+
+def _list(where: str, given: Any, count: int) -> list[Any]:
+    if not isinstance(given, list) or len(given) != count:
+        raise ValueError(f"field {where!r} must be a list of {count}, one a token, got {given!r}")
+    return given
+
+
+def _check_entry(where: str, entry: Any, wanted: Sequence[str]) -> None:
+    if not isinstance(entry, dict):
+        raise ValueError(f"field {where!r} must be an object, got {entry!r}")
+    for field in (*wanted, *entry):
+        if field not in entry or field not in wanted:
+            raise ValueError(f"field '{where}.{field}' is {'missing' if field in wanted else 'not known'}")
+
+
+def _formats(windows: list[Window]) -> Formats:
+    """The formats of the build. Raises ValueError where two windows differ: they come from two builds."""
+    found = [
+        Formats(state=format_name(w.start.dtype), activation=format_name(w.tokens.x.dtype), output=format_name(w.outputs.dtype))
+        for w in windows
+    ]
+    for k, other in enumerate(found):
+        if other != found[0]:
+            raise ValueError(f"window {k} has formats {other}, window 0 has {found[0]}: a trace is of one build")
+    return found[0]
+
+
+def _one_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
