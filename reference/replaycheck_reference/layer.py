@@ -55,8 +55,8 @@ class Mamba2Layer:
         return torch.arange(self.heads) // (self.heads // self.groups)
 
     def to(self, device: torch.device | str) -> Mamba2Layer:
-        moved = {n: None if getattr(self, n) is None else getattr(self, n).to(device) for n in ("decay", "dt_bias", "D")}
-        return replace(self, **moved)
+        bias = None if self.dt_bias is None else self.dt_bias.to(device)
+        return replace(self, decay=self.decay.to(device), dt_bias=bias, D=None if self.D is None else self.D.to(device))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,7 @@ class Claims:
         unknown = sorted(set(data) - known)
         if unknown:
             raise ValueError(f"claims has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
-        made = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         if "policy" in made:
             made["policy"] = Policy.from_json(made["policy"])
         return Claims(**made)

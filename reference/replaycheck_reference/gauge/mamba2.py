@@ -40,9 +40,13 @@ class StateShares:
 
 @dataclass(frozen=True, kw_only=True)
 class Mamba2Bound:
-    """Absolute errors allowed before the last rounding: outputs [..., tokens, heads, head_dim], end [..., heads, head_dim, state_dim]."""
+    """Absolute errors allowed before the last rounding: outputs [..., tokens, heads, head_dim], end [..., heads, head_dim, state_dim].
+
+    output_decay: relative error allowed to the decay of the start state in each output, the z gate's own error included: [..., tokens, heads].
+    """
 
     outputs: Tensor
+    output_decay: Tensor
     end: Tensor
     shares: StateShares
 
@@ -59,14 +63,15 @@ def bound(
     unknown = sorted(set(paths) - set(policy.paths))
     if unknown:
         raise ValueError(f"path {unknown[0]!r} is not in the policy; it has {', '.join(sorted(policy.paths))}")
-    outputs = torch.zeros_like(terms.x)
+    outputs, output_decay = torch.zeros_like(terms.x), torch.zeros_like(terms.decay)
     for name in sorted(set(paths)):
         path = policy.paths[name]
         gates = gate_errors(layer, terms, policy, path, table)
-        mine = torch.tensor([p == name for p in paths], device=outputs.device)[:, None, None]
-        outputs = torch.where(mine, _outputs(terms, gates, policy, path, table, activation), outputs)
+        mine = torch.tensor([p == name for p in paths], device=outputs.device)[:, None]
+        outputs = torch.where(mine[..., None], _outputs(terms, gates, policy, path, table, activation), outputs)
+        output_decay = torch.where(mine, gates.decay / terms.decay + _gate_error(terms, table), output_decay)
     end, shares = _end(terms, gate_errors(layer, terms, policy, policy.paths[paths[-1]], table), policy, policy.paths[paths[-1]], activation)
-    return Mamba2Bound(outputs=outputs, end=end, shares=shares)
+    return Mamba2Bound(outputs=outputs, output_decay=output_decay, end=end, shares=shares)
 
 
 def storage_error(exact: Tensor, error: Tensor, storage: Storage) -> Tensor:
@@ -171,13 +176,22 @@ def _stored_readout(terms: Mamba2Terms, policy: Policy, error: Tensor, C: Tensor
     return added
 
 
+def _silu_error(z: Tensor, table: FunctionTable) -> Tensor:
+    """Relative error of silu: sigmoid by division or reciprocal, z multiplied before or after: three roundings beside the measured form."""
+    return table.error("silu", z) + growth(3, unit("fp32"))
+
+
+def _gate_error(terms: Mamba2Terms, table: FunctionTable) -> Tensor | float:
+    """The largest relative error of the z gate over the rows of each output: [..., tokens, heads]."""
+    return 0.0 if terms.z is None else _silu_error(terms.z, table).amax(-1)
+
+
 def _gated(terms: Mamba2Terms, policy: Policy, error: Tensor, table: FunctionTable) -> Tensor:
     """The budget behind the z gate: silu as the table has it, a rounding more, and a flushed sigmoid where e^-z overflows."""
     gate = terms.gate
     if gate is None or terms.z is None:
         return error
-    # sigmoid may be formed by division or reciprocal, z multiplied before or after: three roundings beside the measured form
-    silu = table.error("silu", terms.z) + growth(3, unit("fp32"))
+    silu = _silu_error(terms.z, table)
     value = terms.ungated().abs()
     flushed = 2.0**-124 * (1 + terms.z.abs())
     return error * gate.abs() * (1 + silu) + value * gate.abs() * silu + (value + error) * flushed

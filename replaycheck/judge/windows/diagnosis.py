@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from replaycheck_reference.recurrences.batched.mamba2 import decompose
+from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
 
 from .batches import Batch
 from .fields import output_fields, state_fields
@@ -32,7 +33,13 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
         fields, ages = torch.cat([fields, skip[None]]), [*ages, "the skip term D x"]
     if not bool(torch.isfinite(residual).all()):
         return "not finite where the exact value is"
-    return _one_cause(fields, residual, ages) or _other_group(batch, window, token, head) or _precision(residual, _companion(batch, window, token, head))
+    allowed = (batch.outputs.budget + batch.outputs.rounding)[window, token, head]
+    seen = batch.outputs.seen[window, token, head]
+    return (
+        _one_cause(fields, residual, ages)
+        or _other_group(batch, window, head, seen, allowed, lambda terms: terms.outputs()[token, head])
+        or _precision(residual, _companion(batch, window, token, head))
+    )
 
 
 def diagnose_state(batch: Batch, window: int, head: int) -> str:
@@ -44,7 +51,12 @@ def diagnose_state(batch: Batch, window: int, head: int) -> str:
     fields = state_fields(batch.terms)[window, head]
     count = fields.shape[0] - 1
     names = ["the start state"] + [f"the token of age {count - 1 - j}" for j in range(count)]
-    return _one_cause(fields, residual, names) or _precision(residual, batch.end.exact[window, head].flatten())
+    allowed = (batch.end.budget + batch.end.rounding)[window, head]
+    return (
+        _one_cause(fields, residual, names)
+        or _other_group(batch, window, head, batch.end.seen[window, head], allowed, lambda terms: terms.end()[head])
+        or _precision(residual, batch.end.exact[window, head].flatten())
+    )
 
 
 def _one_cause(fields: Tensor, residual: Tensor, names: list[str]) -> str:
@@ -56,9 +68,12 @@ def _one_cause(fields: Tensor, residual: Tensor, names: list[str]) -> str:
         return ""
     along = torch.where(usable, fields @ residual / torch.where(usable, sizes, 1.0), 0.0)
     explained = along * along * sizes / energy
-    best = int(explained.argmax())
-    if float(explained[best]) < _EXPLAINS:
+    if float(explained.max()) < _EXPLAINS:
         return ""
+    # dependent terms explain alike: the one lost or doubled is the likelier story
+    alike = explained >= explained.max() - 0.01
+    plain = torch.minimum((along + 1).abs(), (along - 1).abs())
+    best = int(torch.where(alike, plain, torch.inf).argmin())
     return f"acts as if {names[best]} {_weight(float(along[best]))}"
 
 
@@ -72,22 +87,14 @@ def _weight(error: float) -> str:
     return f"had {1 + error:.4g} times its weight"
 
 
-def _other_group(batch: Batch, window: int, token: int, head: int) -> str:
-    """Whether another group's B and C give what was seen."""
-    layer = batch.layer
-    if layer.groups == 1:
-        return ""
+def _other_group(batch: Batch, window: int, head: int, seen: Tensor, allowed: Tensor, read: Callable[[Mamba2Terms], Tensor]) -> str:
+    """Whether another group's B and C give what was seen, read from the terms they make."""
+    layer, item = batch.layer, batch.windows[window]
     mine = head // (layer.heads // layer.groups)
-    item = batch.windows[window]
-    seen = batch.outputs.seen[window, token, head]
-    allowed = (batch.outputs.budget + batch.outputs.rounding)[window, token, head]
     for group in range(layer.groups):
-        if group == mine:
-            continue
         every = [group] * layer.groups
         swapped = replace(item.tokens, B=item.tokens.B[:, every], C=item.tokens.C[:, every])
-        other = decompose(layer, item.start, swapped).outputs()[token, head]
-        if bool(((seen - other).abs() <= 4 * allowed).all()):
+        if group != mine and bool(((seen - read(decompose(layer, item.start, swapped))).abs() <= 4 * allowed).all()):
             return f"acts as if head {head} used group {group} instead of {mine}"
     return ""
 

@@ -48,7 +48,13 @@ class Fit:
 
 
 def fit(fields: Tensor, residual: Tensor) -> Fit:
-    """Least squares with every field scaled to unit norm. fields: [..., fields, elements]; residual: [..., elements]."""
+    """Least squares with every field scaled to unit norm. fields: [..., fields, elements]; residual: [..., elements].
+
+    Where anything is not finite there is nothing to fit: every field counts as zero.
+    """
+    sound = torch.isfinite(fields).flatten(-2).all(-1) & torch.isfinite(residual).all(-1)
+    fields = torch.where(sound[..., None, None], fields, 0.0)
+    residual = torch.where(sound[..., None], residual, 0.0)
     norm = fields.norm(dim=-1, keepdim=True)
     known = norm > 0
     scale = torch.where(known, norm, 1.0)

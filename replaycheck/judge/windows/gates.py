@@ -21,10 +21,10 @@ from ...verdict.measurement import Measurement
 from .batches import Batch
 from .fields import Fit, fit, state_fields
 
-__all__ = ["gate_measurement"]
+__all__ = ["DEVIATIONS", "gate_measurement"]
 
 #: Standard deviations allowed to scattered roundings: one alarm in 1e15 fits of a right kernel, were they normal.
-_DEVIATIONS = 8.0
+DEVIATIONS = 8.0
 #: Elements of the fields held at once.
 _ELEMENTS = 1 << 22
 _DERIVATION = "the claimed policy's gate error, roundings shared by a row or column, and 8 standard deviations of scattered rounding"
@@ -89,7 +89,7 @@ def _fit_some(batch: Batch, some: slice) -> _Fitted:
     )
     solved = fit(part.fields, part.residual)
     gate = _gate(solved, torch.cat([shares.decay[some][..., None], shares.weight[some].transpose(-1, -2)], -1))
-    budget = gate + shares.shared * _shared(solved, part) + _DEVIATIONS * _scatter(solved, part)
+    budget = gate + shares.shared * _shared(solved, part) + DEVIATIONS * _scatter(solved, part)
     known = solved.known & torch.isfinite(gate)
     zero = torch.zeros_like(budget)
     return _Fitted(

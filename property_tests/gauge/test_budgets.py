@@ -1,0 +1,102 @@
+"""Budgets are valid and tight: the random-rounding twin stays within them and comes near them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replaycheck_reference.gauge.functions import FunctionTable, load_table
+from replaycheck_reference.gauge.mamba2 import bound
+from replaycheck_reference.gauge.twin import Signs, Twin, independent_signs, site_signs
+from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.policy import PRODUCTS, WEIGHTS, Path, Policy, Softplus
+from replaycheck_reference.recurrences.batched.mamba2 import decompose
+from replaycheck_reference.variant import Mamba2Variant
+
+HEADS, HEAD_DIM, STATE_DIM = 2, 4, 8
+TABLE = load_table("numpy")
+
+
+def window(seed: int, tokens: int, *, rate: float, positive: bool, sparse: bool) -> tuple[Mamba2Layer, torch.Tensor, Mamba2Tokens]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        value = torch.randn(*shape, generator=generator)
+        value = value.abs() if positive else value
+        if sparse:  # one column carries nearly all: the first summand passes through every addition
+            value = value * torch.where(torch.arange(shape[-1]) == 0, 1.0, 2.0**-12)
+        return value
+
+    layer = Mamba2Layer(
+        heads=HEADS, head_dim=HEAD_DIM, state_dim=STATE_DIM, groups=1, decay=torch.full((HEADS,), -rate), dt_bias=torch.full((HEADS,), -2.0),
+        variant=Mamba2Variant(skip=False),
+    )
+    tokens_ = Mamba2Tokens(
+        x=draw(tokens, HEADS, HEAD_DIM).bfloat16(), dt=torch.randn(tokens, HEADS, generator=generator).bfloat16(),
+        B=draw(tokens, 1, STATE_DIM).bfloat16(), C=draw(tokens, 1, STATE_DIM).bfloat16(),
+    )
+    return layer, draw(HEADS, HEAD_DIM, STATE_DIM), tokens_
+
+
+def ratios(seed: int, tokens: int, policy: Policy, signs: Signs, *, table: FunctionTable = TABLE, **data: object) -> tuple[float, float]:
+    """Largest |twin - exact| / budget of the last token's outputs and of the end state."""
+    layer, start, run = window(seed, tokens, **data)  # type: ignore[arg-type]
+    terms = decompose(layer, start, run)
+    path = policy.paths["step"]
+    budget = bound(layer, terms, policy, ("step",) * tokens, table, activation="bf16")
+    twin = Twin(layer, terms, policy, table, signs, activation="bf16")
+    output = (twin.output(tokens - 1, path) - terms.ungated()[-1]).abs() / budget.outputs[-1]
+    state = (twin.state(tokens - 1, path) - terms.end()).abs() / budget.end
+    return float(output.max()), float(state.max())
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    seed=st.integers(0, 10**6), tokens=st.integers(1, 6), weights=st.sampled_from(WEIGHTS), output=st.sampled_from(("state", "scores")),
+    product=st.sampled_from(PRODUCTS), rate=st.sampled_from((0.0, 1e-3, 1.0, 16.0, 200.0)), positive=st.booleans(), sparse=st.booleans(),
+    coherent=st.booleans(), naive=st.booleans(), accumulator=st.sampled_from(("fp32", "tensor", "bf16")),
+)
+def test_the_random_rounding_twin_never_leaves_its_budget(
+    seed: int, tokens: int, weights: str, output: str, product: str, rate: float, positive: bool, sparse: bool, coherent: bool, naive: bool,
+    accumulator: str,
+) -> None:
+    path = Path(output=output, weights=weights, token=product, readout=product, score=product, value=product, accumulator=accumulator)
+    policy = Policy(paths={"step": path}, softplus=Softplus(form="naive" if naive else "relative", units=4))
+    generator = torch.Generator().manual_seed(seed)
+    signs = site_signs(generator) if coherent else independent_signs(generator)
+    assert max(ratios(seed, tokens, policy, signs, rate=rate, positive=positive, sparse=sparse)) <= 1
+
+
+@pytest.mark.parametrize(("weights", "output"), list(itertools.product(WEIGHTS, ("state", "scores"))))
+def test_the_random_rounding_twin_reaches_half_of_its_budget(weights: str, output: str) -> None:
+    policy = Policy(paths={"step": Path(output=output, weights=weights)}, softplus=Softplus(units=4))
+    best = [0.0, 0.0]
+    for seed in range(120):
+        signs = site_signs(torch.Generator().manual_seed(seed))
+        tokens = 1 + seed % 3
+        reached = ratios(seed, tokens, policy, signs, rate=(0.01, 2.0, 30.0)[seed % 3], positive=True, sparse=True)
+        best = [max(a, b) for a, b in zip(best, reached, strict=True)]
+    assert min(best) >= 0.5
+
+
+def test_the_float64_terms_add_up_to_the_token_by_token_recurrence() -> None:
+    layer, start, run = window(3, 7, rate=3.0, positive=False, sparse=False)
+    terms = decompose(layer, start, run)
+    assert layer.dt_bias is not None
+    state = start.double()
+    for index in range(7):
+        dt = torch.nn.functional.softplus(run.dt[index].double() + layer.dt_bias.double(), threshold=1e3)
+        decay = torch.exp(layer.decay.double() * dt)
+        state = decay[:, None, None] * state + (dt[:, None] * run.x[index].double())[:, :, None] * run.B[index].double()[:, None, :]
+        torch.testing.assert_close(terms.outputs()[index], (state * run.C[index].double()[:, None, :]).sum(-1), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(terms.end(), state, rtol=1e-13, atol=1e-13)
+
+
+def test_a_path_that_the_policy_lacks_is_named() -> None:
+    layer, start, run = window(0, 1, rate=1.0, positive=False, sparse=False)
+    with pytest.raises(ValueError, match="path 'flush' is not in the policy; it has step"):
+        bound(layer, decompose(layer, start, run), Policy(), ("flush",), TABLE, activation="bf16")
