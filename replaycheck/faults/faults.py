@@ -44,9 +44,10 @@ _FP32 = Formats(state="fp32", activation="fp32", output="fp32")
 #: The lives of a pool that the faults need.
 _LIVES: dict[str, Schedule] = {
     "alone": plain(1, 8),
+    "from zero": plain(1, 8, start="zero"),
     "pair": plain(2, 8),
-    "long": plain(1, 32),
-    "pads": (Admit(0, 0), Admit(1, 1), _BOTH, *[Forward(((0, 1), (PAD, 1)))] * 2, _BOTH, _BOTH),
+    "long": plain(1, 16),
+    "pads": (Admit(0, 0), Admit(1, 1), _BOTH, *[Forward(((0, 1), (PAD, 1)))] * 3, _BOTH, _BOTH),
     "reuse": (Admit(0, 0), _FIRST, _FIRST, Release(0), Admit(0, 1), *[_FIRST] * 6),
     "copy": (Admit(0, 0), _FIRST, _FIRST, Copy(0, 1, 1), *[_BOTH] * 6),
     "rows": (Admit(0, 0), *[Forward(((0, 2),))] * 4),
@@ -92,7 +93,7 @@ _ARITHMETIC = (
     _fault("softplus-twice", wrong.SoftplusTwice, "gates",
            "a ring of processed dt put through softplus again at every read"),
     _fault("naive-softplus", NaiveSoftplus, "gates",
-           "log(1 + e^x) where the claim is a relative error: tokens with small dt fade or vanish", regime="extreme-dt"),
+           "log(1 + e^x) where the claim is a relative error: tokens with small dt fade or vanish", regime="slow", life="from zero"),
     _fault("blended-softplus", wrong.BlendedSoftplus, "finite",
            "both branches of a threshold evaluated and blended by a 0/1 factor: 0 * inf", regime="extreme-dt"),
     _fault("coherent-decay", wrong.CoherentDecay, "gates",
@@ -106,7 +107,7 @@ _ARITHMETIC = (
     _fault("token-folded-twice", wrong.FoldsTokenTwice, "state",
            "the flush counts the current token as history as well"),
     _fault("ratio-form", wrong.RatioDecays, "finite",
-           "weights as e^G times e^-G: the factors overflow where their product does not", regime="fast", life="long", capacity=32),
+           "weights as e^G times e^-G: the factors overflow where their product does not", regime="spike", life="long", capacity=16),
     _fault("group-modulo", wrong.GroupModulo, "outputs",
            "heads mapped to groups by h % G: groups repeated instead of interleaved", heads=4, groups=2),
     _fault("swapped-heads", wrong.SwappedHeads, "outputs",
@@ -163,7 +164,7 @@ _BOOKKEEPING = (
     _fault("overwrite-between-windows", broken.OverwritesBetweenForwards, "continuity",
            "a live checkpoint rewritten between two forwards: invisible to a check that starts from what it finds in memory"),
     _fault("neighbour-written", broken.WritesNeighbour, "write-set",
-           "a tile or index too far: the next slot gets this slot's state", life="pair"),
+           "a tile or index too far: the next slot gets this slot's state", life="pads"),
     _fault("stored-past-the-end", broken.StoresPastEnd, "write-set",
            "a store without its mask goes one element beyond the pool"),
     _fault("inputs-scaled-in-place", broken.WritesInputs, "write-set",
@@ -176,7 +177,7 @@ _BOOKKEEPING = (
            "the split of a sum chosen by batch size under a claim of invariance", life="pair"),
     _fault("slot-dependent-sums", broken.SlotDependentSums, "movement",
            "the split of a sum chosen by slot under a claim of invariance", life="pair"),
-    _fault("row-taken-as-one-token", broken.RowAsOneToken, "outputs",
+    _fault("row-taken-as-one-token", broken.RowAsOneToken, "split",
            "a row of several tokens handled as if it were one", life="rows"),
 )
 
