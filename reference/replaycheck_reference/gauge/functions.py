@@ -20,6 +20,8 @@ __all__ = ["FP32_UNIT", "FunctionTable", "available_tables", "envelope", "load_t
 FP32_UNIT = 2.0**-24
 #: Binades of the argument that a table has a column for: 2^LOWEST and everything below it, up to 2^HIGHEST.
 LOWEST, HIGHEST = -40, 7
+#: Tables are written to four digits.
+_ROUNDED_UP = 1 + 2.0**-10
 _HERE = "replaycheck_reference.gauge.tables"
 
 
@@ -47,7 +49,7 @@ class FunctionTable:
         size = argument.abs() * (1 + 2.0**-12)
         binade = torch.frexp(size).exponent - 1
         column = torch.clamp(torch.where(size == 0, LOWEST, binade), LOWEST, HIGHEST) - LOWEST
-        return FP32_UNIT * rows[(argument > 0).long(), column.long()]
+        return _ROUNDED_UP * FP32_UNIT * rows[(argument > 0).long(), column.long()]
 
 
 @cache
