@@ -20,7 +20,7 @@ __all__ = ["DECAY_ONE", "EXACT", "EXTREME", "FAST", "SLOW", "SPIKE", "SUBNORMAL"
 Span = tuple[float, float]
 Events = Callable[[Stream, Floats, Mamba2Variant], Floats]
 
-_FP32_ULP_AT_20 = 2.0**-19
+_ULP = 2.0**-19     # of fp32 at 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,8 @@ class Gates:
 
     A: span of |A|, uniform; A_log: span of A_log, uniform, None where the regime has no A_log form.
     raw: span of raw dt, bias included, uniform, where softplus is on. octaves: exponents of two between which dt is log-uniform where it
-    is off. bias: span of dt_bias; None splits `raw` in a half-wide span of biases and a deviation, token by token.
+    is off. biases: dt_bias of the heads in turn, their moduli where softplus is off; None splits `raw` in a half-wide span of biases and a
+    deviation, token by token.
     events: replaces some of the raw dt drawn so far.
     """
 
@@ -37,7 +38,7 @@ class Gates:
     A_log: Span | None
     raw: Span
     octaves: tuple[int, int]
-    bias: Span | None = None
+    biases: tuple[float, ...] | None = None
     events: Events | None = None
 
     def decay_of(self, stream: Stream, heads: int, variant: Mamba2Variant) -> Floats:
@@ -50,7 +51,10 @@ class Gates:
 
     def bias_of(self, stream: Stream, heads: int, variant: Mamba2Variant) -> Floats:
         """dt_bias: [heads]; at least 0 where softplus is off."""
-        return stream.uniform("bias", (heads,), *self._spans(variant)[0])
+        if self.biases is None:
+            return stream.uniform("bias", (heads,), *self._spans(variant)[0])
+        biases = np.resize(np.array(self.biases), heads)
+        return biases if variant.softplus else abs(biases)
 
     def raw_of(self, stream: Stream, shape: tuple[int, int], variant: Mamba2Variant) -> Floats:
         """dt before bias and softplus: [tokens, heads]."""
@@ -63,11 +67,9 @@ class Gates:
     def _spans(self, variant: Mamba2Variant) -> tuple[Span, Span]:
         """The spans of bias and of dt before the bias."""
         low, high = self.raw
-        if self.bias is not None:
-            return (self.bias if variant.softplus else (0.0, max(self.bias)), self.raw)
         if not variant.softplus:
             return ((0.0, 2.0 ** (self.octaves[0] - 2)), self.raw)
-        if not variant.bias:
+        if not variant.bias or self.biases is not None:
             return ((0.0, 0.0), self.raw)
         quarter = (high - low) / 4
         return ((low + quarter, high - quarter), (-quarter, quarter))
@@ -82,7 +84,7 @@ def _spikes(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
 
 def _extremes(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
     """One of the listed values at every token and head; where softplus is off, the dt it would have given, or 0."""
-    near_20 = [20 - _FP32_ULP_AT_20, 20.0, 20 + _FP32_ULP_AT_20]
+    near_20 = [20 - _ULP, 20.0, 20 + _ULP]
     small = [-30.0, -17.0, -12.0] if variant.softplus else [0.0, 2.0**-25, 2.0**-17]
     values = np.array([*small, *near_20, 88.0, 1e4])
     return values[stream.integers("extreme", raw.shape, 0, len(values))]
@@ -108,6 +110,7 @@ FAST = Gates(A=(8, 9.25), A_log=(2.125, 2.1875), raw=(-1.5, -0.4375), octaves=(-
 SLOW = Gates(A=(1, 2), A_log=(0.0, 0.6875), raw=(-9.875, -9.25), octaves=(-15, -13))
 DECAY_ONE = Gates(A=(0, 0), A_log=None, raw=(-6.875, -2.25), octaves=(-10, -3))
 SPIKE = Gates(A=(3.75, 4.25), A_log=(1.3125, 1.4375), raw=(-8.5, -8.0), octaves=(-12, -11), events=_spikes)
-EXTREME = Gates(A=(2.0**-12, 2.0**-4), A_log=(-8.25, -2.75), raw=(0, 0), octaves=(0, 1), bias=(-(2.0**-18), 2.0**-18), events=_extremes)
-SUBNORMAL = Gates(A=(15.75, 16), A_log=(2.75, 2.765625), raw=(-0.125, 0.3125), octaves=(-1, 0), bias=(-(2.0**-4), 2.0**-4), events=_dying)
-EXACT = Gates(A=(0, 0), A_log=None, raw=(32, 32), octaves=(0, 0), bias=(0, 0), events=_exact)
+EXTREME = Gates(A=(2.0**-12, 2.0**-4), A_log=(-8.25, -2.75), raw=(0, 0), octaves=(0, 1), biases=(0.0, _ULP, -_ULP), events=_extremes)
+SUBNORMAL = Gates(A=(15.75, 16), A_log=(2.75, 2.765625), raw=(-0.125, 0.3125), octaves=(-1, 0), biases=(0.0, 2.0**-6, -(2.0**-6)),
+                  events=_dying)
+EXACT = Gates(A=(0, 0), A_log=None, raw=(32, 32), octaves=(0, 0), biases=(0.0,), events=_exact)
