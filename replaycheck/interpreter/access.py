@@ -54,7 +54,7 @@ def _view(region: Region, dtype: np.dtype[Any]) -> Array:
     if view is None:
         count = (region.high - region.low) // dtype.itemsize
         raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(region.low)
-        view = _views[key] = np.frombuffer(raw, dtype=dtype)
+        view = _views[key] = np.frombuffer(memoryview(raw), dtype=dtype)
     return view
 
 

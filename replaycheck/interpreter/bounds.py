@@ -26,8 +26,8 @@ class OutOfBounds(KernelError):
         self.kernel, self.program, self.argument = kernel, program, argument
         self.access, self.count, self.offset = access, count, offset
         elements = "element" if count == 1 else "elements"
-        super().__init__(f"kernel {kernel}, program {program}: {access} of {count} {elements} outside argument {argument}, first at element "
-                         f"offset {offset} (allowed {allowed[0]} to {allowed[1]})")
+        super().__init__(f"kernel {kernel}, program {program}: {access} of {count} {elements} outside argument {argument}, "
+                         f"first at element offset {offset} (allowed {allowed[0]} to {allowed[1]})")
         self.allowed = allowed
 
     def __reduce__(self) -> tuple[Callable[..., OutOfBounds], tuple[dict[str, Any]]]:
@@ -62,7 +62,7 @@ def _registered(address: int) -> list[tuple[int, int]]:
     entry = _restricted.get(address)
     if entry is None:
         return []
-    if entry[0].expired():                       # the storage is gone and its address may belong to another
+    if entry[0].expired():  # type: ignore[no-untyped-call]  # the storage is gone and its address may belong to another
         del _restricted[address]
         return []
     return entry[1]
@@ -78,7 +78,7 @@ def restrict(tensor: Tensor) -> None:
         return
     extents = _registered(storage.data_ptr())
     if not extents:
-        _restricted[storage.data_ptr()] = (StorageWeakRef(storage), extents)
+        _restricted[storage.data_ptr()] = (StorageWeakRef(storage), extents)  # type: ignore[no-untyped-call]
     extents.append(_extent(tensor))
 
 

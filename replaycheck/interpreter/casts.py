@@ -28,9 +28,9 @@ _NARROW = {"bf16", *_FP8_DTYPE}
 _NOT_EMULATED = {"fp8e4b15", "fp8e4b8", "fp8e5b16"}
 
 _NUMPY = {
-    "int1": np.dtype(bool), "int8": np.dtype(np.int8), "int16": np.dtype(np.int16), "int32": np.dtype(np.int32), "int64": np.dtype(np.int64),
-    "uint8": np.dtype(np.uint8), "uint16": np.dtype(np.uint16), "uint32": np.dtype(np.uint32), "uint64": np.dtype(np.uint64),
-    "fp16": np.dtype(np.float16), "fp32": np.dtype(np.float32), "fp64": np.dtype(np.float64), "bf16": np.dtype(np.uint16),
+    "int1": np.dtype(bool), "bf16": np.dtype(np.uint16),
+    **{f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"fp{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
     **{name: np.dtype(np.uint8) for name in (*_FP8_DTYPE, *_NOT_EMULATED)},
 }
 _POINTER = np.dtype(np.uint64)
@@ -56,7 +56,8 @@ def decode(data: Array, triton_type: Any) -> Array:
         return data
     if triton_type.name == "bf16":
         return (data.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return _FP8_VALUES[triton_type.name][data]
+    values: Array = _FP8_VALUES[triton_type.name][data]
+    return values
 
 
 def encode(values: Array, triton_type: Any) -> Array:
@@ -86,7 +87,7 @@ def round_to_odd(near: Array, error: Array) -> Array:
     Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd, IEEE Trans. Computers 57 (2008).
     """
     bits = near.view(np.uint64 if near.dtype == np.float64 else np.uint32)
-    inexact_even = (error != 0) & np.isfinite(near) & np.isfinite(error) & ((bits & bits.dtype.type(1)) == 0)
+    inexact_even = (error != 0) & np.isfinite(near) & np.isfinite(error) & (bits % 2 == 0)
     toward = np.where(error > 0, near.dtype.type(np.inf), near.dtype.type(-np.inf))
     return np.where(inexact_even, np.nextafter(near, toward), near)
 

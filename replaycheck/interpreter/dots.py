@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 import triton.language as tl
+from numpy.typing import NDArray
 from triton._C.libtriton import ir
 from triton.runtime import interpreter as upstream
 
@@ -66,27 +66,30 @@ class _Dot:
         (a_high, a_low), (b_high, b_low) = split_tf32(a), split_tf32(b)
         small = np.matmul(self.round(a_low), b_high)
         small = small + np.matmul(a_high, self.round(b_low))
-        return _without_nan(small) + np.matmul(a_high, b_high)
+        total: Array = _without_nan(small) + np.matmul(a_high, b_high)
+        return total
 
     def bf16_parts(self, a: Array, b: Array, parts: int) -> Array:
         """parts = 2: three products; parts = 3: six, smallest first."""
         left, right = split_bf16(a, parts), split_bf16(b, parts)
         pairs = [(1, 0), (0, 1)] if parts == 2 else [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1)]
-        small = np.zeros((), dtype=np.float32)
+        small: Array = np.zeros((), dtype=np.float32)
         for i, j in pairs:
             small = small + np.matmul(left[i], right[j])
-        return _without_nan(small) + np.matmul(left[0], right[0])
+        total: Array = _without_nan(small) + np.matmul(left[0], right[0])
+        return total
 
     def single(self, a: Array, b: Array, precision: Any) -> Array:
         if precision == ir.INPUT_PRECISION.TF32:
-            return np.matmul(self.round(a), self.round(b))
+            a, b = self.round(a), self.round(b)
         if precision == ir.INPUT_PRECISION.TF32x3:
             return self.tf32x3(a, b)
         if precision == ir.INPUT_PRECISION.BF16x3:
             return self.bf16_parts(a, b, 2)
         if precision == ir.INPUT_PRECISION.BF16x6:
             return self.bf16_parts(a, b, 3)
-        return np.matmul(a, b)
+        product: Array = np.matmul(a, b)
+        return product
 
     def __call__(self, a: Any, b: Any, d: Any, precision: Any) -> Any:
         out_type = d.dtype.scalar
