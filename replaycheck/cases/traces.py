@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from replaycheck.contract.bits import same_bits
 from replaycheck.contract.claims import Claims, Formats
 from replaycheck.contract.errors import UsageError
 from replaycheck.play.windows import Window
@@ -21,6 +22,7 @@ from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.variant import Mamba2Variant
 
 from .files import record, typed, write_whole
+from .layers import Geometry
 
 __all__ = ["FORMAT", "Trace", "read_trace", "write_trace"]
 
@@ -48,7 +50,8 @@ def read_trace(path: Path, *, claims: Claims | None = None) -> Trace:
     """The trace of a file, with its own claims or those given instead.
 
     Raises UsageError naming file, tensor or field, and value: not safetensors, truncated, missing or unknown tensors, wrong dtypes or
-    shapes, inputs that are not finite, formats or paths outside the claims. Outputs and end bits may be anything: they are judged.
+    shapes, inputs that are not finite, formats or paths outside the claims. Outputs and end bits may be anything: they are judged; so may
+    start bits that are the end bits of the request's window before.
     """
     try:
         with safe_open(str(path), framework="pt") as file:
@@ -98,15 +101,20 @@ class _Tensors:
         if len(shape) != tensor.dim() or any(want not in (None, got) for want, got in zip(shape, tensor.shape, strict=True)):
             wanted = ", ".join("tokens" if extent is None else str(extent) for extent in shape)
             raise ValueError(f"tensor {name!r} must have shape [{wanted}], got {list(tensor.shape)}")
-        if finite and not bool(torch.isfinite(tensor).all()):
-            at = (~torch.isfinite(tensor)).nonzero()[0].tolist()
-            raise ValueError(f"tensor {name!r} must be finite, got {tensor[tuple(at)].item()} at {at}")
+        if finite:
+            _check_finite(name, tensor)
         return tensor
 
     def finish(self) -> None:
         """Raises ValueError where a tensor is left that nothing asked for."""
         if self._left:
             raise ValueError(f"tensor {min(self._left)!r} is not known")
+
+
+def _check_finite(name: str, tensor: Tensor) -> None:
+    if not bool(torch.isfinite(tensor).all()):
+        at = (~torch.isfinite(tensor)).nonzero()[0].tolist()
+        raise ValueError(f"tensor {name!r} must be finite, got {tensor[tuple(at)].item()} at {at}")
 
 
 def _is_one_of(tensor: Tensor, formats: Sequence[str]) -> bool:
@@ -121,6 +129,7 @@ def _trace(header: dict[str, Any], tensors: _Tensors, folder: Path, claims: Clai
     layers = [_layer(i, entry, tensors) for i, entry in enumerate(header["layers"])]
     windows = [_window(k, entry, tensors, layers, claims) for k, entry in enumerate(header["windows"])]
     tensors.finish()
+    _check_starts(windows)
     return Trace(claims=claims, layers=layers, windows=windows, formats=_formats(windows))
 
 
@@ -162,6 +171,10 @@ def _claims(given: Any, folder: Path) -> Claims:
 def _layer(i: int, entry: Any, tensors: _Tensors) -> Mamba2Layer:
     _check_entry(f"layers[{i}]", entry, (*_GEOMETRY, "variant"))
     dims = {name: typed(f"layers[{i}].{name}", entry[name], int) for name in _GEOMETRY}
+    try:
+        Geometry(**dims)
+    except ValueError as error:
+        raise ValueError(f"layers[{i}]: {error}") from error
     variant: Mamba2Variant = record(f"layers[{i}].variant", Mamba2Variant, entry["variant"])
     present = {"decay": True, "dt_bias": variant.bias, "D": variant.skip}
     made: dict[str, Any] = {n: tensors.take(f"layer.{i}.{n}", (dims["heads"],), ("fp32",)) for n in _PARAMETERS if present[n]}
@@ -180,7 +193,7 @@ def _window(k: int, entry: Any, tensors: _Tensors, layers: list[Mamba2Layer], cl
     tokens = _tokens(name, tensors, layer, claims)
     if not len(tokens):
         raise ValueError(f"tensor '{name}.x' must hold at least one token, got {list(tokens.x.shape)}")
-    start = tensors.take(f"{name}.start", layer.state_shape, claims.states)
+    start = tensors.take(f"{name}.start", layer.state_shape, claims.states, finite=False)
     end = None
     if tensors.has(f"{name}.end"):
         end = tensors.take(f"{name}.end", layer.state_shape, (format_name(start.dtype),), finite=False)
@@ -221,6 +234,15 @@ def _check_entry(where: str, entry: Any, wanted: Sequence[str]) -> None:
     for field in (*wanted, *entry):
         if field not in entry or field not in wanted:
             raise ValueError(f"field '{where}.{field}' is {'missing' if field in wanted else 'not known'}")
+
+
+def _check_starts(windows: list[Window]) -> None:
+    """Start bits are finite, or what the kernel itself published: a fault that an earlier window shows, not one of the file."""
+    ends = {(w.request, w.layer, w.position + len(w.tokens)): w.end for w in windows}
+    for k, window in enumerate(windows):
+        end = ends.get((window.request, window.layer, window.position))
+        if end is None or not same_bits(window.start, end):
+            _check_finite(f"window.{k}.start", window.start)
 
 
 def _formats(windows: list[Window]) -> Formats:
