@@ -1,0 +1,43 @@
+"""`replaycheck list WHAT`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+
+from replaycheck.cases.layers import PRESETS
+from replaycheck.cases.regimes import REGIMES
+from replaycheck.contract.resolve import known_kernels
+from replaycheck.verdict.checks import CHECKS
+from replaycheck.verdict.suites import SUITES, Suite
+
+__all__ = ["listing"]
+
+_RECURRENCES = {"mamba2": "S <- exp(A dt) S + dt x B^T, y = S C + D x; a scalar decay per head"}
+
+
+def _layers() -> dict[str, str]:
+    return {name: f"{g.heads} heads of {g.head_dim} x {g.state_dim}, {g.groups} groups: {g.description}" for name, g in PRESETS.items()}
+
+
+def _suite(suite: Suite) -> str:
+    return f"{suite.purpose} ({len(suite.lines)} lines)"
+
+
+_LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
+    "kernels": known_kernels,
+    "recurrences": lambda: _RECURRENCES,
+    "layers": _layers,
+    "regimes": lambda: {name: regime.description for name, regime in REGIMES.items()},
+    "checks": lambda: {name: f"{check.purpose} [{', '.join(check.guarantees)}]" for name, check in CHECKS.items()},
+    "suites": lambda: {name: _suite(suite) for name, suite in SUITES.items()},
+}
+
+
+def listing(args: argparse.Namespace) -> int:
+    """Print the names of one kind, each with a line on what it is."""
+    entries = _LISTS[args.what]()
+    width = max(map(len, entries))
+    for name, text in entries.items():
+        print(f"{name:<{width}}  {text}")
+    return 0

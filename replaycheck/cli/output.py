@@ -1,0 +1,33 @@
+"""What a command prints of a run, and the report it leaves."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from replaycheck.report.text import failure_block, replay_line, verdict_line
+from replaycheck.report.write import write_report
+from replaycheck.verdict.environment import environment
+from replaycheck.verdict.results import Run
+from replaycheck.verdict.verdict import EXIT_INTERRUPTED
+
+__all__ = ["present"]
+
+
+def present(run: Run, out: Path, *, device: str, seed: int, table: str, traceback: bool) -> int:
+    """Write the report, print verdict line, reasons, failure blocks and the path of the page to stdout; returns the exit code."""
+    run = replace(run, environment=environment(kernel=run.kernel, device=device, seed=seed, table=table))
+    page = write_report(run, out)
+    print(verdict_line(run))
+    shown = {f"{f.measurement.guarantee}: " for f in run.failures}
+    for reason in run.verdict.reasons:
+        if not any(reason.startswith(guarantee) for guarantee in shown):
+            print(f"  {reason}")
+    for failure in run.failures:
+        print(failure_block(failure, replay_line(run.kernel, failure.case, out, run.environment)))
+        trace = failure.measurement.facts.get("traceback")
+        if traceback and trace:
+            print(trace, file=sys.stderr)
+    print(f"  report: {page}", flush=True)
+    return EXIT_INTERRUPTED if run.interrupted else run.verdict.exit_code

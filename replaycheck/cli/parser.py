@@ -1,0 +1,85 @@
+"""The command line as argparse sees it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from replaycheck import __version__
+from replaycheck.contract.errors import UsageError
+
+__all__ = ["LISTS", "parse"]
+
+LISTS = ("kernels", "recurrences", "layers", "regimes", "checks", "suites")
+
+_KERNEL_HELP = "path/to/file.py:object, module:object, or the name of an installed kernel"
+_EXITS = """exit codes: 0 pass, 1 fail, 2 usage, 3 not proven, 4 error (the kernel raised, crashed, hung or broke the contract),
+130 interrupted. Over several kernels the worst one counts."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, like everything else here."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def _positive_seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text}")
+    return value
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _device(text: str) -> str:
+    if text != "cpu" and text.partition(":")[0] != "cuda":
+        raise argparse.ArgumentTypeError(f"must be cpu, cuda or cuda:N, got {text!r}")
+    return text
+
+
+def _common() -> _Parser:
+    common = _Parser(add_help=False)
+    common.add_argument("--only", type=_names, action="extend", default=[], metavar="NAME[,NAME]",
+                        help="only these checks, guarantees or regimes")
+    common.add_argument("--out", type=Path, default=Path("replaycheck-report"), help="directory of the report (default: %(default)s)")
+    common.add_argument("--strict", action="store_true", help="a suspicious pass is a failure")
+    common.add_argument("--traceback", action="store_true", help="show the full traceback of what went wrong")
+    return common
+
+
+def _playing() -> _Parser:
+    playing = _Parser(add_help=False)
+    playing.add_argument("--device", type=_device, default="cpu", help="cpu (Triton interpreter) or cuda (default: %(default)s)")
+    return playing
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The parsed arguments. Raises UsageError naming the argument and the value; --help and --version exit."""
+    parser = _Parser(prog="replaycheck", description="Judge recurrent-state decode kernels against the exact recurrence.", epilog=_EXITS)
+    parser.add_argument("--version", action="version", version=f"replaycheck {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    common, playing = _common(), _playing()
+
+    validate = commands.add_parser("validate", parents=[common, playing], help="run a suite on kernels", epilog=_EXITS)
+    validate.add_argument("kernels", nargs="+", metavar="KERNEL", help=_KERNEL_HELP)
+    validate.add_argument("--suite", default="quick", help="quick, merge or deep (default: %(default)s)")
+    validate.add_argument("--budget", type=_positive_seconds, metavar="SECONDS", help="start no new case after that many seconds a kernel")
+    validate.add_argument("--seed", type=int, default=0, help="which cases are drawn (default: %(default)s)")
+
+    replay = commands.add_parser("replay", parents=[common, playing], help="play one saved case again, bit for bit")
+    replay.add_argument("case", type=Path, metavar="CASE.json")
+    replay.add_argument("--kernel", required=True, help=_KERNEL_HELP)
+
+    judge = commands.add_parser("judge", parents=[common], help="judge the windows of a trace, without a kernel")
+    judge.add_argument("trace", type=Path, metavar="TRACE", help="a safetensors file of windows")
+
+    shown = commands.add_parser("list", help="what there is to name", description="what there is to name")
+    shown.add_argument("what", choices=LISTS)
+    shown.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(argv)

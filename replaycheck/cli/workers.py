@@ -1,0 +1,23 @@
+"""The worker processes of a command, opened side by side."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from replaycheck.play.worker import Worker
+
+__all__ = ["opened"]
+
+
+def opened(stack: ExitStack, kernel: str, device: str, *, count: int) -> list[Worker]:
+    """`count` workers of one kernel, closed by `stack`. On a CUDA device there is one: its plays are short and memory is not shared.
+
+    Raises UsageError where the kernel path does not resolve and KernelError where the kernel does not open.
+    """
+    workers = [Worker(kernel, device=device) for _ in range(count if device == "cpu" else 1)]
+    for worker in workers:
+        stack.callback(worker.close)
+    with ThreadPoolExecutor(len(workers)) as pool:
+        list(pool.map(lambda worker: worker.claims, workers))
+    return workers

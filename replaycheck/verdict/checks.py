@@ -1,0 +1,100 @@
+"""The checks by name: what each measures and which kernels owe it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from replaycheck.cases.regimes import REGIMES
+from replaycheck.contract.claims import Claims
+from replaycheck.contract.errors import UsageError
+from replaycheck.judge.windows import WINDOW_GUARANTEES
+from replaycheck.play.findings import FINDINGS
+
+__all__ = ["CHECKS", "CONTRACT", "PLAY", "Check", "Selection", "select"]
+
+#: The guarantee that a kernel keeps to the adapter contract: no exception, crash, hang, wrong shape, dtype or device.
+CONTRACT = "contract"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A check. guarantees: what it measures. owes: of these, what a kernel of these claims must have measured. purpose: one line."""
+
+    name: str
+    guarantees: tuple[str, ...]
+    purpose: str
+    owes: Callable[[Claims], tuple[str, ...]]
+
+
+def _all(*guarantees: str) -> Callable[[Claims], tuple[str, ...]]:
+    return lambda claims: guarantees
+
+
+def _batch_invariant(guarantee: str) -> Callable[[Claims], tuple[str, ...]]:
+    return lambda claims: (guarantee,) if "batch_invariant" in claims.guarantees else ()
+
+
+def _windows(claims: Claims) -> tuple[str, ...]:
+    """Gates can be told only where a state is stored in fp32."""
+    return ("outputs", "state", "gates") if "fp32" in claims.states else ("outputs", "state")
+
+
+#: Name of the check that every play makes by itself.
+PLAY = "play"
+
+CHECKS = {
+    check.name: check
+    for check in (
+        Check(name=PLAY, guarantees=(CONTRACT, *FINDINGS), owes=_all(CONTRACT, "write-set", "continuity"),
+              purpose="made on every play: the adapter contract, write-sets, bounds, carried states, pads, finite results"),
+        Check(name="windows", guarantees=WINDOW_GUARANTEES, owes=_windows,
+              purpose="outputs and published states against the exact recurrence, restarted from the kernel's own bits at every window"),
+        Check(name="poison", guarantees=("poison",), owes=_all("poison"), purpose="memory that must not be read changes nothing"),
+        Check(name="isolation", guarantees=("isolation",), owes=_batch_invariant("isolation"),
+              purpose="a request gives the same bits alone and in a batch"),
+        Check(name="split", guarantees=("split",), owes=_batch_invariant("split"),
+              purpose="tokens give the same bits in one forward and in several"),
+        Check(name="movement", guarantees=("movement",), owes=_all("movement"), purpose="copies and other slots change no bits"),
+        Check(name="determinism", guarantees=("determinism",), owes=_all("determinism"), purpose="the same play twice gives the same bits"),
+        Check(name="exact", guarantees=("exact",), owes=_all("exact"), purpose="on representable inputs the rational answer, bit for bit"),
+        Check(name="compile", guarantees=("compile",), owes=_all(),
+              purpose="what ran compiles for sm_90, and its instructions stay within the policy"),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What `--only` leaves of a suite. Empty means everything."""
+
+    checks: frozenset[str] = frozenset()
+    regimes: frozenset[str] = frozenset()
+
+    def checks_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Of these checks the selected ones."""
+        return tuple(name for name in names if not self.checks or name in self.checks)
+
+    def regimes_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if not self.regimes or name in self.regimes)
+
+    @property
+    def whole(self) -> bool:
+        return not self.checks and not self.regimes
+
+
+def select(names: Sequence[str]) -> Selection:
+    """The selection of these checks, guarantees and regimes. Raises UsageError naming an unknown one and the known."""
+    of_guarantee = {guarantee: check.name for check in CHECKS.values() for guarantee in check.guarantees}
+    checks, regimes = set(), set()
+    for name in names:
+        if name in CHECKS:
+            checks.add(name)
+        elif name in of_guarantee:
+            checks.add(of_guarantee[name])
+        elif name in REGIMES:
+            regimes.add(name)
+        else:
+            known = ", ".join((*CHECKS, *(g for g in of_guarantee if g not in CHECKS), *REGIMES))
+            raise UsageError(f"--only {name!r} is no check, guarantee or regime; known are {known}")
+    return Selection(checks=frozenset(checks), regimes=frozenset(regimes))

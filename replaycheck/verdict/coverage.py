@@ -1,0 +1,67 @@
+"""Coverage: the cells of the ring in which a fault would have been seen. A pass over too few of them proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from replaycheck.contract.claims import Claims
+
+__all__ = ["FLOOR_CAPACITY", "Cell", "Coverage", "owed_cells"]
+
+#: Every cell of rings up to this capacity is owed by a replay kernel.
+FLOOR_CAPACITY = 4
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Cell:
+    """One place in which a ring row acts: in a ring of `capacity`, on an output at `position` of the window, the token of `age`.
+
+    position 0 is the first token since the last fold; age 0 is the token of the output itself. path: "output" or "flush".
+    """
+
+    capacity: int
+    position: int
+    age: int
+    path: str
+
+
+def owed_cells(claims: Claims) -> frozenset[Cell]:
+    """The floor: every cell of every claimed capacity up to FLOOR_CAPACITY. The last position folds. A step kernel owes none."""
+    if claims.kind != "replay":
+        return frozenset()
+    low, high = claims.capacities
+    return frozenset(
+        Cell(capacity=capacity, position=position, age=age, path="flush" if position == capacity - 1 else "output")
+        for capacity in range(low, min(high, FLOOR_CAPACITY) + 1)
+        for position in range(capacity)
+        for age in range(position + 1)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Cells owed by the kernel and cells seen by the run, over all of its plays."""
+
+    owed: frozenset[Cell]
+    seen: frozenset[Cell]
+
+    @property
+    def missing(self) -> tuple[Cell, ...]:
+        return tuple(sorted(self.owed - self.seen))
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """One line where the floor is not reached, else nothing."""
+        missing = self.missing
+        if not missing:
+            return ()
+        first = missing[0]
+        return (
+            f"coverage: {len(self.owed) - len(missing)} of {len(self.owed)} cells seen; first missing: capacity {first.capacity}, "
+            f"position {first.position}, age {first.age}, path {first.path}",
+        )
+
+    def add(self, cells: Iterable[Cell]) -> Coverage:
+        """The same floor with more cells seen."""
+        return Coverage(owed=self.owed, seen=self.seen | frozenset(cells))

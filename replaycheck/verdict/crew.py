@@ -1,0 +1,82 @@
+"""A crew: one thread per source of plays, all taking jobs from one line."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from replaycheck.play.source import PlaySource
+from replaycheck_reference.gauge.functions import FunctionTable
+
+from .evidence import Evidence
+from .measure import Compiler, Measured, measure
+from .plan import Job
+
+__all__ = ["Crew", "Progress"]
+
+#: Called after every job with the number of jobs done, the job, and what it gave.
+Progress = Callable[[int, Job, Measured], None]
+
+
+@dataclass(kw_only=True)
+class Crew:
+    """Measures jobs on all `sources` at once and adds what they give to `evidence`.
+
+    deadline: of `time.monotonic`; no job is started after it. late: whether jobs were left because of it.
+    """
+
+    sources: Sequence[PlaySource]
+    table: FunctionTable
+    compiler: Compiler | None
+    evidence: Evidence
+    progress: Progress | None
+    deadline: float
+    late: bool = False
+    _abandoned: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _broken: queue.SimpleQueue[BaseException] = field(default_factory=queue.SimpleQueue)
+
+    def work(self, jobs: Iterator[Job]) -> None:
+        """Measure jobs until none or no time is left. Raises what a thread raised.
+
+        On KeyboardInterrupt the jobs in hand are given up: what they would still give is not added.
+        """
+        threads = [threading.Thread(target=self._member, args=(source, jobs), daemon=True) for source in self.sources]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.2)
+        except KeyboardInterrupt:
+            with self._lock:
+                self._abandoned = True
+            raise
+        if not self._broken.empty():
+            raise self._broken.get()
+
+    def _next(self, jobs: Iterator[Job]) -> Job | None:
+        with self._lock:
+            if self._abandoned or self.late or not self._broken.empty():
+                return None
+            job = next(jobs, None)
+            self.late = job is not None and monotonic() > self.deadline
+            return None if self.late else job
+
+    def _member(self, source: PlaySource, jobs: Iterator[Job]) -> None:
+        try:
+            while (job := self._next(jobs)) is not None:
+                self._take_in(job, measure(source, job, self.table, self.compiler))
+        except BaseException as error:  # a fault of the checker itself must reach the caller, not die with the thread
+            self._broken.put(error)
+
+    def _take_in(self, job: Job, result: Measured) -> None:
+        with self._lock:
+            if self._abandoned:
+                return
+            self.evidence.add(job, result)
+            if self.progress is not None:
+                self.progress(self.evidence.jobs, job, result)

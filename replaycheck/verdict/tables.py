@@ -1,0 +1,21 @@
+"""Which backend function table the kernels of a device are judged with."""
+
+from __future__ import annotations
+
+from replaycheck_reference.gauge.functions import FunctionTable, available_tables, envelope, load_table
+
+__all__ = ["table_of"]
+
+
+def table_of(device: str) -> FunctionTable:
+    """numpy's for the interpreter; on a CUDA device the one measured on its compute capability, else the largest error of all tables."""
+    if not device.startswith("cuda"):
+        return load_table("numpy")
+    import torch
+
+    if torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability(device)
+        for name in available_tables():
+            if name == f"sm_{major}{minor}":
+                return load_table(name)
+    return envelope()
