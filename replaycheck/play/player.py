@@ -63,6 +63,7 @@ class _Player:
         self.live: dict[int, Life] = {}
         self.ended: list[Life] = []
         self.windows: list[Window] = []
+        self.settled: list[tuple[int, int]] = []
         self.forwards = 0
         self.step = -1
 
@@ -93,7 +94,7 @@ class _Player:
         for life in lives:
             self._close_unpublished(life)
         return Play(
-            case=self.case, windows=self.windows, poison=self.poison, stopped=stopped, launches=list(launches),
+            case=self.case, windows=self.windows, settled=self.settled, poison=self.poison, stopped=stopped, launches=list(launches),
             outputs={(life.request, i): self._all_outputs(track) for life in lives for i, track in enumerate(life.tracks)},
             published={(life.request, i): track.published for life in lives for i, track in enumerate(life.tracks)},
             findings=self.findings.measurements(case=self.case.id, regime=self.case.regime, poison=self.poison),
@@ -231,6 +232,8 @@ class _Player:
                 track.publish(stored.bits, position)
             else:
                 self.states.compare(life, i, stored, "commit", self.step)
+        if not life.pending():
+            self.settled.append((self.step, life.slot))
 
     def _hold_published(self, lives: Iterable[Life], when: str) -> None:
         """Every one of these lives still has the bits it last published."""

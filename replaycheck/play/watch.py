@@ -106,7 +106,7 @@ class Watch:
 
     def _report_access(self, access: BaseException, operation: str, step: int) -> None:
         kind = str(getattr(access, "access", "write"))
-        elements = int(getattr(access, "elements", 1))
+        elements = int(getattr(access, "count", 1))
         self.findings.compared("write-set" if kind == "write" else "bounds", elements)
         self.findings.violated("write-set" if kind == "write" else "bounds", elements, one_line(access), step=step, operation=operation)
 
