@@ -31,7 +31,7 @@ class Evaluation:
 
     def softplus(self, raw: Tensor) -> Tensor:
         """log(1 + e^raw) to a few roundings of its value, raw itself beyond 20 (where they agree in fp32)."""
-        grown = torch.from_numpy(np.log1p(self.exponential(raw.clamp(max=20)).numpy()))
+        grown = torch.from_numpy(np.log1p(np.exp(raw.clamp(max=20).numpy())))
         return torch.where(raw > 20, raw, grown)
 
     def total(self, terms: Tensor) -> Tensor:

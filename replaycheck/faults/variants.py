@@ -119,10 +119,10 @@ class NaiveSoftplus(Evaluation):
 
 
 class BaseTwo(Evaluation):
-    """e^x as 2^(x log2 e)."""
+    """Decays as 2^(exponent log2 e)."""
 
-    def exponential(self, x: Tensor) -> Tensor:
-        return torch.from_numpy(np.exp2((x * math.log2(math.e)).numpy()))
+    def decay(self, exponent: Tensor) -> Tensor:
+        return torch.from_numpy(np.exp2((exponent * math.log2(math.e)).numpy()))
 
 
 class Fused(Evaluation):
