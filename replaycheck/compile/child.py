@@ -32,13 +32,14 @@ class TooLarge(Exception):
 
 
 def _module(name: str, file: str) -> ModuleType:
-    """The module of a kernel: imported by name where that finds the same file, else loaded from the file under that name."""
+    """The module of a kernel: imported by name where that gives the same file, else loaded from the file under that name."""
     if name in sys.modules and name != "__main__":
         return sys.modules[name]
     if not os.path.isfile(file):
         raise Unavailable(f"its source {file} is not a file")
-    if name != "__main__" and _same_file(name, file):
-        return importlib.import_module(name)
+    imported = None if name == "__main__" else _imported(name)
+    if imported is not None and os.path.realpath(imported.__file__ or "") == os.path.realpath(file):
+        return imported
     folder = os.path.dirname(os.path.abspath(file))
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -51,12 +52,12 @@ def _module(name: str, file: str) -> ModuleType:
     return module
 
 
-def _same_file(name: str, file: str) -> bool:
+def _imported(name: str) -> ModuleType | None:
+    """The module that Python finds under that name; a module may replace itself by another file's while it is imported."""
     try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        return False
-    return bool(spec and spec.origin and os.path.realpath(spec.origin) == os.path.realpath(file))
+        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+    except (Exception, SystemExit):
+        return None
 
 
 def _function(module: str, file: str, qualname: str) -> Any:
