@@ -63,7 +63,9 @@ class Session(Protocol):
 class Kernel(Protocol):
     """What a kernel path names."""
 
-    claims: Claims
+    @property
+    def claims(self) -> Claims:
+        """What the kernel claims; a plain attribute will do."""
 
     def open(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> Session:
         """A session over a stack of layers sharing cursors. Every persistent buffer comes from `memory`.
