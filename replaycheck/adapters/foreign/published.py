@@ -69,7 +69,7 @@ class Published:
             sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
             "--platform", platform, "--python-version", python, "--implementation", "cp", "--abi", abi,
             "--retries", "1", "--timeout", "15", "--dest", folder, f"{self.distribution}=={self.version}",
-        ]  # fmt: skip
+        ]
         try:
             done = subprocess.run(
                 command, check=False, capture_output=True, text=True, timeout=FETCH_LIMIT_SECONDS, stdin=subprocess.DEVNULL

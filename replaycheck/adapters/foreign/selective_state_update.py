@@ -88,7 +88,7 @@ class _Session:
         self._update(
             self._pools[layer], tokens.x, tokens.dt[..., None].expand(-1, heads, head_dim), given.A, tokens.B, tokens.C, D=given.D,
             z=tokens.z, dt_bias=given.dt_bias, dt_softplus=given.softplus, state_batch_indices=self._slots, pad_slot_id=PAD, out=out,
-        )  # fmt: skip
+        )
 
     def commit(self, counts: Sequence[int | None]) -> None:
         for (slot, length), count in zip(self._rows, counts, strict=True):
