@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from replaycheck.contract.claims import Formats
+from replaycheck.contract.memory import Memory
 from replaycheck.contract.session import PAD
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 
@@ -17,7 +19,7 @@ from .variants import SplitSums
 
 __all__ = [
     "AdvancesOnPads", "AdvancesPerLayer", "BF16RingDt", "BF16RingX", "BatchDependentSums", "CopyForgetsRing", "CopyRestartsRing",
-    "CurrentTokenExcluded", "DeadRowRead", "FirstRowsGates", "ForgetsStart", "LastTileDropped", "LosesToken",
+    "CurrentTokenExcluded", "DeadRowRead", "FirstRowsGates", "ForgetsStart", "HiddenResidual", "LastTileDropped", "LosesToken",
     "MultipliesMask", "OverwritesBetweenForwards", "PadWritesLastSlot", "PadWritesOutput", "ReadsStored", "RowAsOneToken",
     "SkipOmittedOnFlush",
     "SlotDependentSums", "StaleCursor", "StoresPastEnd", "WritesInputs", "WritesNeighbour",
@@ -135,6 +137,26 @@ class WritesNeighbour(ReplaySession):
         super().store(layer, slot, state)
         if slot + 1 < self.slots:
             super().store(layer, slot + 1, state)
+
+
+class HiddenResidual(ReplaySession):
+    """What rounding took from the state is kept aside and added again at the next load, until the slot is admitted anew."""
+
+    def __init__(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory,
+                 evaluation: Evaluation) -> None:
+        super().__init__(layers, formats=formats, capacity=capacity, slots=slots, memory=memory, evaluation=evaluation)
+        self.residual: dict[tuple[int, int], Tensor] = {}
+
+    def admit(self, slot: int, states: Sequence[Tensor] | None) -> None:
+        super().admit(slot, states)
+        self.residual = {key: kept for key, kept in self.residual.items() if key[1] != slot}
+
+    def load(self, layer: int, slot: int) -> Tensor:
+        return super().load(layer, slot) + self.residual.get((layer, slot), torch.zeros(()))
+
+    def store(self, layer: int, slot: int, state: Tensor) -> None:
+        super().store(layer, slot, state)
+        self.residual[layer, slot] = state - super().load(layer, slot)
 
 
 class StoresPastEnd(ReplaySession):

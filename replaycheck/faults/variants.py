@@ -177,5 +177,4 @@ VARIANTS: dict[str, Variant] = {v.name: v for v in (
     _variant("base-two", REPLAY, "exponentials in base two", policy={"exponential": "exp2"}, evaluation=BaseTwo),
     _variant("rebuilds-state", REPLAY, "ordinary steps read a rebuilt state", paths={"output": "state"}, session=RebuildsState),
     _variant("fused-step", STEP, "the plain step with fused multiply-add", paths={"order": "any"}, evaluation=Fused),
-    _variant("split-step", STEP, "the plain step with sums in blocks", paths={"order": "any"}, evaluation=SplitSums),
 )}
