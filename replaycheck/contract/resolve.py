@@ -19,8 +19,12 @@ __all__ = ["GROUP", "OWN", "known_kernels", "resolve"]
 
 #: Entry point group in which packages name their kernels.
 GROUP = "replaycheck.kernels"
-#: The kernels that ship with replaycheck, so that a source tree that was never installed knows them too.
-OWN = {"mamba2-step": "replaycheck.adapters.mamba2:step", "mamba2-replay": "replaycheck.adapters.mamba2:replay"}
+#: The kernels that ship with replaycheck, or with an adapter here, so that a source tree that was never installed knows them too.
+OWN = {
+    "mamba2-step": "replaycheck.adapters.mamba2:step",
+    "mamba2-replay": "replaycheck.adapters.mamba2:replay",
+    "sglang-selective-state-update": "replaycheck.adapters.foreign.selective_state_update:kernel",
+}
 
 
 def known_kernels() -> dict[str, str]:
