@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from replaycheck.cases.case import Case
 from replaycheck.cases.events import PAD, Admit, Copy, Forward, Op, Release, Restore
+from replaycheck.cases.stream import Stream
 from replaycheck.play.source import PlaySource
 from replaycheck.verdict.measurement import Measurement
 
@@ -28,15 +29,22 @@ def check(source: PlaySource, case: Case) -> list[Measurement]:
 
 
 def permuted(case: Case) -> Case:
-    """The rows of every forward reversed, and every slot one further, in a pool with one slot more."""
-    def turned(op: Op) -> Op:
-        if isinstance(op, Forward):
-            return Forward(tuple((slot if slot == PAD else slot + 1, length) for slot, length in reversed(op.rows)))
-        if isinstance(op, Copy):
-            return replace(op, src=op.src + 1, dst=op.dst + 1)
-        return replace(op, slot=op.slot + 1)
+    """The rows of every forward in another random order, and every slot the same number of places further, in a pool with one slot more."""
+    stream, slots = Stream(("movement", case.seed)), case.slots + 1
+    distance = stream.integer("distance", 1, slots)
 
-    return replace(case, name=f"{case.name}, permuted", slots=case.slots + 1, schedule=tuple(turned(op) for op in case.schedule))
+    def further(slot: int) -> int:
+        return slot if slot == PAD else (slot + distance) % slots
+
+    def turned(step: int, op: Op) -> Op:
+        if isinstance(op, Forward):
+            order = stream.permutation(f"rows {step}", len(op.rows))
+            return Forward(tuple((further(op.rows[i][0]), op.rows[i][1]) for i in order))
+        if isinstance(op, Copy):
+            return replace(op, src=further(op.src), dst=further(op.dst))
+        return replace(op, slot=further(op.slot))
+
+    return replace(case, name=f"{case.name}, permuted", slots=slots, schedule=tuple(turned(*entry) for entry in enumerate(case.schedule)))
 
 
 def moved(case: Case) -> tuple[Case, dict[int, int]]:
