@@ -1,13 +1,12 @@
 """Loads, stores and atomics: each is checked against the region of its pointer's argument before it happens.
 
 A pointer knows its argument by its type: the interpreter hands the type object on through offsets, broadcasts and casts. A pointer made
-from an integer knows none; it may touch any argument and any registered view.
+from an integer knows none; it may touch any tensor that is alive.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,10 @@ from numpy.typing import NDArray
 from triton._C.libtriton import interpreter as native
 from triton.runtime import interpreter as upstream
 
-from .bounds import OutOfBounds, Region, restricted_regions
+from .bounds import OutOfBounds, Region, regions_of_tensors
 from .casts import decode, encode, is_narrow, numpy_dtype
 
-__all__ = ["ArgumentPointer", "Arguments", "patch"]
+__all__ = ["ArgumentPointer", "Running", "patch"]
 
 Array = NDArray[Any]
 
@@ -32,15 +31,14 @@ class ArgumentPointer(tl.pointer_type):  # type: ignore[misc]
         self.region = region
 
 
-class Arguments:
-    """The running launch: its kernel and the regions of its arguments."""
+class Running:
+    """The launch that is running."""
 
     kernel: str = ""
-    regions: tuple[Region, ...] = ()
 
     @classmethod
-    def begin(cls, kernel: str, regions: Iterable[Region]) -> None:
-        cls.kernel, cls.regions = kernel, tuple(regions)
+    def begin(cls, kernel: str) -> None:
+        cls.kernel = kernel
         _views.clear()
 
 
@@ -61,7 +59,7 @@ def _view(region: Region, dtype: np.dtype[Any]) -> Array:
 def _refuse(region: Region, addresses: Array, outside: Array, size: int, access: str) -> None:
     first = int(addresses[outside][0])
     raise OutOfBounds(
-        kernel=Arguments.kernel, program=upstream.interpreter_builder.grid_idx, argument=region.argument, access=access,
+        kernel=Running.kernel, program=upstream.interpreter_builder.grid_idx, argument=region.argument, access=access,
         count=int(outside.sum()), offset=(first - region.base) // size,
         allowed=((region.low - region.base) // size, (region.high - region.base) // size - 1))
 
@@ -86,14 +84,16 @@ def _checked(region: Region, addresses: Array, mask: Array | None, size: int, ac
         _refuse(region, addresses, outside, size, access)
 
 
-def _nearest(regions: tuple[Region, ...], address: int) -> Region:
-    return min(regions, key=lambda r: max(r.low - address, address - r.high + 1, 0), default=Region("(none)", 0, 0, 0))
+def _nearest(regions: list[Region], address: int) -> Region:
+    return min(regions, key=lambda r: max(r.low - address, address - r.high + 1, 0), default=Region("", 0, 0, 0))
 
 
 def _checked_anywhere(addresses: Array, mask: Array | None, size: int, access: str) -> None:
     """The same for pointers that belong to no argument: any region will do."""
     active = addresses.ravel() if mask is None else addresses[mask]
-    regions = (*Arguments.regions, *restricted_regions())
+    if active.size == 0:
+        return
+    regions = regions_of_tensors(int(active[0]))
     outside = np.ones(active.shape, dtype=bool)
     for region in regions:
         outside &= ~_inside(region, active, size)

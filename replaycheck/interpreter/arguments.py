@@ -17,7 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from replaycheck.contract.errors import KernelError
 
 from .access import ArgumentPointer
-from .bounds import Region, region_of
+from .bounds import region_of
 from .casts import encode, numpy_dtype
 
 __all__ = ["Parameters", "parameters_of"]
@@ -51,12 +51,10 @@ class Parameters:
                 raise KernelError(f"kernel {self.kernel} is launched without argument {name}")
         return bound, options
 
-    def interpreted(self, bound: dict[str, Any]) -> tuple[dict[str, Any], list[Region]]:
-        """The values as the interpreter hands them to the kernel, and the regions its pointers may touch."""
-        regions: list[Region] = []
-        values = {name: value if name in self.constexprs else _interpreted(name, value, self.declared.get(name), regions)
-                  for name, value in bound.items()}
-        return values, regions
+    def interpreted(self, bound: dict[str, Any]) -> dict[str, Any]:
+        """The values as the interpreter hands them to the kernel; pointers know what they may touch."""
+        return {name: value if name in self.constexprs else _interpreted(name, value, self.declared.get(name))
+                for name, value in bound.items()}
 
 
 _known: dict[Any, Parameters] = {}
@@ -91,34 +89,33 @@ def _scalar(value: float | int | bool, declared: str | None) -> Any:
     return tl.tensor(upstream.TensorHandle(np.array([value]).astype(numpy_dtype(ty)), ty), ty)
 
 
-def _pointer(name: str, tensor: Any, regions: list[Region]) -> Any:
+def _pointer(name: str, tensor: Any) -> Any:
     base = tensor.base if isinstance(tensor, triton.runtime.jit.TensorWrapper) else tensor
     if not isinstance(base, torch.Tensor):
         raise KernelError(f"argument {name} has data_ptr but is a {type(base).__name__}, not a tensor")
     if base.device.type != "cpu":
         raise KernelError(f"argument {name} is on {base.device}; the interpreter runs on cpu tensors")
     region = region_of(name, base)
-    regions.append(region)
     ty = ArgumentPointer(tl.str_to_ty(mangle_type(tensor), None).element_ty, region)
     return tl.tensor(upstream.TensorHandle(np.array([base.data_ptr()], dtype=np.uint64), ty), ty)
 
 
-def _descriptor(name: str, value: Any, regions: list[Region]) -> Any:
+def _descriptor(name: str, value: Any) -> Any:
     strides = [_scalar(stride, None) for stride in value.strides[:-1]]
     return upstream.interpreter_semantic.make_tensor_descriptor(
-        base=_pointer(name, value.base, regions), shape=[_scalar(extent, None) for extent in value.shape],
+        base=_pointer(name, value.base), shape=[_scalar(extent, None) for extent in value.shape],
         strides=[*strides, tl.constexpr(1)], block_shape=[tl.constexpr(extent) for extent in value.block_shape],
         padding_option=value.padding)
 
 
-def _interpreted(name: str, value: Any, declared: str | None, regions: list[Region]) -> Any:
+def _interpreted(name: str, value: Any, declared: str | None) -> Any:
     if isinstance(value, (bool, int, float)):
         return _scalar(value, declared)
     if hasattr(value, "data_ptr"):
-        return _pointer(name, value, regions)
+        return _pointer(name, value)
     if isinstance(value, TensorDescriptor):
-        return _descriptor(name, value, regions)
+        return _descriptor(name, value)
     if isinstance(value, tuple):
-        parts = [_interpreted(f"{name}[{i}]", part, None, regions) for i, part in enumerate(value)]
+        parts = [_interpreted(f"{name}[{i}]", part, None) for i, part in enumerate(value)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from replaycheck.contract.errors import KernelError
 
-__all__ = ["OutOfBounds", "Region", "region_of", "restrict", "restricted_regions"]
+__all__ = ["OutOfBounds", "Region", "region_of", "regions_of_tensors", "restrict"]
 
 
 class OutOfBounds(KernelError):
     """A kernel read or wrote outside its arguments; a write is refused as a whole.
 
-    kernel, program (x, y, z), argument; access: "read" or "write"; count: elements outside; offset: of the first one, in elements from
-    the argument's pointer.
+    kernel, program (x, y, z), argument (empty for a pointer made from an integer); access: "read" or "write"; count: elements outside;
+    offset: of the first one, in elements from the argument's pointer (from the nearest tensor where there is no argument).
     """
 
     def __init__(self, *, kernel: str, program: tuple[int, int, int], argument: str, access: str, count: int, offset: int,
@@ -26,7 +28,8 @@ class OutOfBounds(KernelError):
         self.kernel, self.program, self.argument = kernel, program, argument
         self.access, self.count, self.offset = access, count, offset
         elements = "element" if count == 1 else "elements"
-        super().__init__(f"kernel {kernel}, program {program}: {access} of {count} {elements} outside argument {argument}, "
+        where = f"argument {argument}" if argument else "every tensor, through a pointer that belongs to no argument"
+        super().__init__(f"kernel {kernel}, program {program}: {access} of {count} {elements} outside {where}, "
                          f"first at element offset {offset} (allowed {allowed[0]} to {allowed[1]})")
         self.allowed = allowed
 
@@ -94,8 +97,25 @@ def region_of(argument: str, tensor: Tensor) -> Region:
     return Region(argument, base, first, last)
 
 
-def restricted_regions() -> Iterator[Region]:
-    """Every registered view that is still alive."""
-    for address in list(_restricted):
-        for first, last in _registered(address):
-            yield Region("memory", first, first, last)
+#: Storages met when pointers of no argument were looked up, held weakly, and what may be touched of each.
+_met: list[tuple[StorageWeakRef, Region]] = []
+
+
+def _still_met() -> list[Region]:
+    _met[:] = [(storage, region) for storage, region in _met if not storage.expired()]  # type: ignore[no-untyped-call]
+    return [region for _, region in _met]
+
+
+def regions_of_tensors(address: int) -> list[Region]:
+    """What may be touched by pointers that belong to no argument: every tensor alive, of registered storages their views alone.
+
+    Looked up anew only where `address` lies in none that was met before.
+    """
+    regions = _still_met()
+    if any(region.low <= address < region.high for region in regions):
+        return regions
+    _met.clear()
+    for tensor in [found for found in gc.get_objects() if issubclass(type(found), Tensor)]:
+        if tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.untyped_storage().nbytes():
+            _met.append((StorageWeakRef(tensor.untyped_storage()), region_of("", tensor)))  # type: ignore[no-untyped-call]
+    return _still_met()

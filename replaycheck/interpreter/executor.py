@@ -12,7 +12,7 @@ from triton.runtime.errors import InterpreterError
 from replaycheck.contract.errors import KernelError, ReplaycheckError
 
 from . import recorder
-from .access import Arguments
+from .access import Running
 from .arguments import parameters_of
 
 __all__ = ["patch"]
@@ -39,8 +39,8 @@ def _launch(function: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -
     for hook in function.pre_run_hooks:
         hook(*args, **kwargs)
     recorder.observe(function, bound, options)
-    values, regions = parameters.interpreted(bound)
-    Arguments.begin(parameters.kernel, regions)
+    values = parameters.interpreted(bound)
+    Running.begin(parameters.kernel)
     _run_programs(parameters.kernel, function.rewrite(), values, _extents(parameters.kernel, grid, bound))
 
 
