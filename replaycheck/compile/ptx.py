@@ -60,8 +60,7 @@ class Instructions:
 
 def _statements(ptx: str) -> list[str]:
     text = re.sub(r"/\*.*?\*/", " ", ptx, flags=re.DOTALL)
-    lines = (line.split("//", 1)[0].strip().lstrip("{").strip() for line in text.splitlines())
-    return [part.strip() for line in lines if line and not line.startswith((".", "$", "\"")) for part in line.split(";")]
+    return [part.strip(" \t{}") for line in text.splitlines() for part in line.split("//", 1)[0].split(";")]
 
 
 def read(ptx: str) -> Instructions:

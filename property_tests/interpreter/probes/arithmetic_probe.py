@@ -65,7 +65,8 @@ def _interesting(narrow: Narrow) -> np.ndarray:
     """256 patterns: both ends, around zero, one and the largest number, and random ones."""
     if narrow.numpy.itemsize == 1:
         return narrow.patterns
-    ends = np.array([0, 1, 2, 0x7F, 0x80, 0x81, 0x3F80, 0x3F81, 0x3F7F, 0x3C00, 0x3C01, 0x7BFF, 0x7C00, 0x7F7F, 0x7F80, 0x7FC0, 0x0400, 0x03FF])
+    ends = np.array([0, 1, 2, 0x7F, 0x80, 0x81, 0x3F80, 0x3F81, 0x3F7F, 0x3C00, 0x3C01, 0x7BFF, 0x7C00, 0x7F7F, 0x7F80, 0x7FC0,
+                     0x400, 0x3FF])
     chosen = np.concatenate([ends, ends | 0x8000])
     random = np.random.default_rng(3).integers(0, 1 << 16, 256 - chosen.size)
     return np.concatenate([chosen, random]).astype(narrow.bits)

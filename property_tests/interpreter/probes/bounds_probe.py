@@ -141,7 +141,8 @@ def masked() -> dict[str, Any]:
 def guards() -> dict[str, Any]:
     view, storage = guarded()
     x, o = torch.full((16,), 5.0), torch.zeros(16)
-    found: dict[str, Any] = {"write": refusal(lambda: writes[(1,)](x, view, 12, N=16)), "read": refusal(lambda: reads[(1,)](view, o, 1, N=16))}
+    found: dict[str, Any] = {"write": refusal(lambda: writes[(1,)](x, view, 12, N=16)),
+                             "read": refusal(lambda: reads[(1,)](view, o, 1, N=16))}
     found["storage unchanged"] = int((storage != torch.cat([torch.zeros(16), torch.ones(16), torch.zeros(16)])).sum())
     found["inside"] = refusal(lambda: writes[(1,)](x, view, 0, N=16))
     found["written"] = float(storage.sum())
@@ -157,7 +158,8 @@ def strided() -> dict[str, Any]:
     view = storage.view(8, 8)[2:4, 1:3]               # elements 17 to 26
     bounds.restrict(view)
     o = torch.zeros(16)
-    return {"inside": refusal(lambda: reads_masked[(1,)](view, o, 10, N=16)), "after": refusal(lambda: reads_masked[(1,)](view, o, 11, N=16))}
+    return {"inside": refusal(lambda: reads_masked[(1,)](view, o, 10, N=16)),
+            "after": refusal(lambda: reads_masked[(1,)](view, o, 11, N=16))}
 
 
 def reused() -> dict[str, Any]:
