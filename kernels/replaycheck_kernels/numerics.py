@@ -82,9 +82,7 @@ def split3(a):
 
 
 @triton.jit
-def dot3(a, b, acc):
-    """acc + a @ b with `a` fp32 in three exact parts, small parts first, and `b` bf16."""
+def dot3(a, b):
+    """a @ b with `a` fp32 in three exact parts, small parts first, and `b` bf16."""
     high, middle, low = split3(a)
-    acc = tl.dot(low, b, acc)
-    acc = tl.dot(middle, b, acc)
-    return tl.dot(high, b, acc)
+    return tl.dot(high, b, tl.dot(middle, b, tl.dot(low, b)))

@@ -1,8 +1,8 @@
 """Launch configurations, measured on one H200.
 
-A configuration changes which program computes an element, never how: every program is one warp, a row of the state is always summed
-in slices of SLICE columns (first over slices in a lane, then over the lanes of a slice), and windows are always summed over the same
-tile of ages. So the batch size may choose the configuration without changing a bit.
+A configuration says which program computes an element. What decides the order of its sums (heads, slice and, where sums run on fused
+multiply-adds, tile) is fixed by the build; what is left (rows, stages, and the tile on the matrix unit) does not change a bit, so the
+batch size may choose it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ __all__ = ["ReplayConfig", "StepConfig", "replay_config", "step_config"]
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """tile: rows of the head dim a program. slice: columns a tile keeps in one lane group. warps: of a program."""
+    """tile: rows of the head dim a program. slice: columns of a slice. warps: of a program. registers: a lane may use, None for any."""
 
     tile: int
     slice: int
     warps: int
+    registers: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """heads, rows: heads and rows of the head dim a program walks. tile, fold_tile: rows a turn of its loop takes on ordinary and
-    folding steps. stages, fold_stages: depth of the loop's pipeline. slice: as in StepConfig.
+    """matrix: state products on the matrix unit. heads, rows: heads and rows of the head dim a program walks. slice: columns of a slice.
+
+    tile, fold_tile: rows a turn of the walk takes on ordinary and on folding steps. stages, fold_stages: depth of its pipeline.
+    registers: a lane may use, None for any.
     """
 
+    matrix: bool
     heads: int
     rows: int
     tile: int
@@ -38,10 +42,11 @@ class ReplayConfig:
     stages: int
     fold_tile: int
     fold_stages: int
+    registers: int | None = None
 
 
 def _slice(geometry: Geometry, state: torch.dtype) -> int:
-    """Columns in 128 bytes of state: eight lanes of 16 bytes share a row, so that a row's sum takes three exchanges between lanes."""
+    """Columns in 128 bytes of state: eight lanes of 16 bytes share a row."""
     return min(geometry.state_dim, 128 // state.itemsize)
 
 
@@ -51,14 +56,24 @@ def _tile(rows: int, wanted: int) -> int:
 
 
 def step_config(geometry: Geometry, state: torch.dtype) -> StepConfig:
-    return StepConfig(tile=_tile(geometry.head_dim, 16), slice=_slice(geometry, state), warps=1)
+    """The configuration of a build."""
+    return StepConfig(tile=16, slice=_slice(geometry, state), warps=1)
 
 
-def replay_config(geometry: Geometry, state: torch.dtype, rows: int) -> ReplayConfig:
-    """The configuration for a batch of `rows`."""
-    few = rows * geometry.heads <= 256
-    height = geometry.head_dim
+def replay_config(geometry: Geometry, *, state: torch.dtype, activation: torch.dtype, rows: int) -> ReplayConfig:
+    """The configuration of a build for a batch of `rows`. The matrix unit reads bf16 states with bf16 activations."""
+    height, work = geometry.head_dim, rows * geometry.heads
+    if state == activation == torch.bfloat16:
+        heads = _tile(geometry.heads // geometry.groups, 2)
+        if work <= 256:
+            return ReplayConfig(
+                matrix=True, heads=heads, rows=16, tile=16, slice=geometry.state_dim, stages=2, fold_tile=16, fold_stages=3
+            )
+        tile = _tile(height, 32 if work <= 4096 else 64)
+        return ReplayConfig(
+            matrix=True, heads=heads, rows=height, tile=tile, slice=geometry.state_dim, stages=2, fold_tile=16, fold_stages=3
+        )
+    walked = 16 if work <= 2048 else height
     return ReplayConfig(
-        heads=1, rows=16 if few else height, tile=16 if few else _tile(height, 32), slice=_slice(geometry, state), stages=2,
-        fold_tile=16, fold_stages=2,
+        matrix=False, heads=1, rows=walked, tile=16, slice=_slice(geometry, state), stages=3, fold_tile=16, fold_stages=2
     )

@@ -4,8 +4,8 @@
 
 An ordinary step appends its token to the ring. A step that finds the ring full (cursor == capacity - 1) folds ring and token into the
 state: S0 <- e^{A sum dt} S0 + sum_a dt_a e^{A sum_{b<a} dt_b} x_a B_a^T. Both are one launch. Weights are exponentials of sums of dt
-over the tokens in between, never differences of prefix sums. All arithmetic is fp32: where activations are bf16, products run on the
-matrix unit with the computed operand in three exact bf16 parts.
+over the tokens in between, never differences of prefix sums. All arithmetic is fp32: where activations are bf16, products may run on
+the matrix unit, with the computed operand in three exact bf16 parts.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 from ..gates import gated, step_size
-from ..numerics import dot3
 from ..pool import Pool, Ring
-from .configs import replay_config
+from .configs import ReplayConfig, replay_config
 from .inputs import Inputs, check
+from .tiles import columns, fold, load_slices, matrix_column, outputs, row_sums
 
 __all__ = ["replay"]
 
@@ -26,71 +26,65 @@ __all__ = ["replay"]
 @triton.jit
 def pick(v, index, HEADS: tl.constexpr):
     """Row `index` of [HEADS, m] (a sum with zeros: exact)."""
-    return tl.sum(tl.where((tl.arange(0, HEADS) == index)[:, None], v, 0.0), 0)
+    if HEADS == 1:
+        row = tl.sum(v, 0)
+    else:
+        row = tl.sum(tl.where((tl.arange(0, HEADS) == index)[:, None], v, 0.0), 0)
+    return row
 
 
 @triton.jit
-def window_x(ring, now, age, used, P: tl.constexpr, p):
-    """x of the window by age, [AGES, TILE], zero past the window: row 0 is the token `now`, row a the ring row `used - a`."""
-    past = (age >= 1) & (age <= used)
-    old = tl.load(ring + (used - age)[:, None] * P + p[None, :], mask=past[:, None], other=0.0)
-    return tl.where((age == 0)[:, None], tl.load(now + p)[None, :], old)
+def by_age(now, ring, used, width, AGES: tl.constexpr):
+    """A window's rows by age, [AGES, columns], zero past the window: row 0 lies at `now`, row a is row `used - a` at `ring`.
+
+    now, ring: pointers, [columns]; width: distance of ring rows. Rows past the cursor are not read.
+    """
+    age = tl.arange(0, AGES)[:, None]
+    old = tl.load(ring[None, :] + (used - age) * width, mask=(age >= 1) & (age <= used), other=0.0)
+    return tl.where(age == 0, tl.load(now)[None, :], old)
 
 
 @triton.jit
-def finish(y, z, out, p):
-    """Gate where there is a z, round and store."""
-    if z is not None:
-        y = gated(y, tl.load(z + p))
-    tl.store(out + p, y.to(out.dtype.element_ty))
+def weights(now, ring, used, a, AGES: tl.constexpr):
+    """Weights of the window's tokens and decay of the state, fp32 [HEADS, AGES] and [HEADS, 1].
+
+    now: dt of the current token, [HEADS]; ring: pointers to rings of dt, [HEADS, 1]; a: A, [HEADS, 1]. The sum of dt over younger
+    tokens is a running sum over ages, of the dt one age younger.
+    """
+    age = tl.arange(0, AGES)[None, :]
+    window = age <= used
+    dt = tl.load(ring + (used - age), mask=window & (age >= 1), other=0.0)
+    dt = tl.where(age == 0, now[:, None], dt)
+    younger = tl.load(ring + (used - age + 1), mask=window & (age >= 2), other=0.0)
+    younger = tl.where(window & (age == 1), now[:, None], younger)
+    weight = tl.where(window, dt * tl.exp(a * tl.cumsum(younger, 1)), 0.0)
+    return weight, tl.exp(a * tl.sum(dt, 1, keep_dims=True))
 
 
 @triton.jit
-def read_tiles(
-    S0, ring, now, z, out, C, score, decay, age, used, head0, p0,
+def walk(
+    S0, first, x_now, x_ring, z, out, C, Bs, score, weight, decay, used,
     P: tl.constexpr, N: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, SLICE: tl.constexpr,
-    CAPACITY: tl.constexpr, STAGES: tl.constexpr,
+    CAPACITY: tl.constexpr, AGES: tl.constexpr, STAGES: tl.constexpr, MATRIX: tl.constexpr, FOLD: tl.constexpr,
 ):
-    """Ordinary step: outputs of ROWS rows of HEADS heads from S0 and the window. score: [HEADS, AGES]; decay: [HEADS, 1]."""
-    TILES: tl.constexpr = ROWS // TILE
-    n = tl.arange(0, N // SLICE)[:, None, None] * SLICE + tl.arange(0, SLICE)[None, None, :]
-    Cn = tl.load(C + n).to(tl.float32)
-    for i in tl.range(0, HEADS * TILES, num_stages=STAGES):
-        head = i // TILES
-        p = p0 + (i % TILES) * TILE + tl.arange(0, TILE)
-        S = tl.load(S0 + head * (P * N) + p[None, :, None] * N + n).to(tl.float32)
-        xs = window_x(ring + head * (CAPACITY * P), now + head * P, age, used, P, p).to(tl.float32)
-        y = tl.sum(pick(decay, head, HEADS), 0) * tl.sum(tl.sum(S * Cn, 0), 1)
-        y += tl.sum(pick(score, head, HEADS)[:, None] * xs, 0)
-        finish(y, z + head * P if z is not None else None, out + head * P, p)
+    """Outputs of ROWS rows of HEADS heads, TILE rows a turn, and where FOLD their new state. Pointers stand at head and row of the first.
 
-
-@triton.jit
-def fold_tiles(
-    S0, ring, now, z, out, Bs, C, score, weight, decay, age, used, head0, p0,
-    P: tl.constexpr, N: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
-    CAPACITY: tl.constexpr, STAGES: tl.constexpr,
-):
-    """Folding step: outputs as in read_tiles, then the window is folded into S0. weight: [HEADS, AGES]; Bs: [AGES, N]."""
-    TILES: tl.constexpr = ROWS // TILE
-    n = tl.arange(0, N)
-    Cn = tl.load(C + n).to(tl.float32)
-    for i in tl.range(0, HEADS * TILES, num_stages=STAGES):
-        head = i // TILES
-        p = p0 + (i % TILES) * TILE + tl.arange(0, TILE)
-        at = S0 + head * (P * N) + p[:, None] * N + n[None, :]
-        S = tl.load(at).to(tl.float32)
-        xs = window_x(ring + head * (CAPACITY * P), now + head * P, age, used, P, p).to(tl.float32)
+    first: the tile, where there is but one and it is loaded already, else None.
+    """
+    r = tl.arange(0, TILE)
+    for i in tl.range(0, HEADS * (ROWS // TILE), num_stages=STAGES):
+        head = i // (ROWS // TILE)
+        p = head * P + (i % (ROWS // TILE)) * TILE
+        at = S0 + p * N + r[:, None] * N
+        tile = load_slices(at, N, SLICE) if first is None else first
+        xs = by_age(x_now + p + r, x_ring + p + head * ((CAPACITY - 1) * P) + r, used, P, AGES)
         d = tl.sum(pick(decay, head, HEADS), 0)
-        y = d * tl.sum(S * Cn[None, :], 1)
-        y += tl.sum(pick(score, head, HEADS)[:, None] * xs, 0)
-        finish(y, z + head * P if z is not None else None, out + head * P, p)
-        xw = tl.trans(pick(weight, head, HEADS)[:, None] * xs)
-        if Bs.dtype == tl.bfloat16:
-            S = dot3(xw, Bs, d * S)
-        else:
-            S = tl.dot(xw, Bs.to(tl.float32), d * S, input_precision="ieee")
-        tl.store(at, S.to(S0.dtype.element_ty))
+        y = outputs(tile, xs, C, pick(score, head, HEADS), d, N // SLICE, AGES, MATRIX)
+        if z is not None:
+            y = gated(y, tl.load(z + p + r))
+        tl.store(out + p + r, y.to(out.dtype.element_ty))
+        if FOLD:
+            fold(at, tile, xs, Bs, pick(weight, head, HEADS), d, SLICE, N // SLICE)
 
 
 @triton.jit
@@ -98,7 +92,7 @@ def replay_kernel(
     state, x_ring, dt_ring, B_ring, cursor, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
     H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, CAPACITY: tl.constexpr, AGES: tl.constexpr,
     SOFTPLUS: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, SLICE: tl.constexpr, STAGES: tl.constexpr,
-    FOLD_TILE: tl.constexpr, FOLD_STAGES: tl.constexpr,
+    FOLD_TILE: tl.constexpr, FOLD_STAGES: tl.constexpr, MATRIX: tl.constexpr,
 ):
     """Program: ROWS rows of HEADS heads of one group, of one row of the batch. AGES >= CAPACITY is the height of window tiles."""
     pid = tl.program_id(0)
@@ -108,67 +102,63 @@ def replay_kernel(
     slot = tl.load(slots + row).to(tl.int64)
     if slot < 0:
         return
+    S0 = state + ((slot * H + head0) * P + p0) * N
+    first = None
+    if HEADS * ROWS == TILE and TILE == FOLD_TILE:
+        first = load_slices(S0 + tl.arange(0, TILE)[:, None] * N, N, SLICE)
     used = tl.load(cursor + slot)
-    group = head0 // (H // G)
-    n = tl.arange(0, N)
-    age = tl.arange(0, AGES)
     heads = head0 + tl.arange(0, HEADS)
-    past = (age >= 1) & (age <= used)
-    now_age = (age == 0)[None, :]
-
-    # dt by age, and the same one age later: a running sum of the latter is the sum over all younger tokens
-    dts = dt_ring + (slot * H + heads)[:, None] * CAPACITY
-    size = tl.load(dts + (used - age)[None, :], mask=past[None, :], other=0.0)
-    younger = tl.load(dts + (used - age + 1)[None, :], mask=(past & (age >= 2))[None, :], other=0.0)
+    group = head0 // (H // G)
+    n = tl.arange(0, SLICE)
+    B_now = B + row * B_row + group * N
+    B_old = B_ring + (slot * G + group) * (CAPACITY * N)
+    Bs = ()
+    for k in tl.static_range(N // SLICE):
+        Bs = Bs + (by_age(B_now + k * SLICE + n, B_old + k * SLICE + n, used, N, AGES),)
+    C += row * C_row + group * N
+    cols = columns(C, N, SLICE)
     bias = tl.load(dt_bias + heads) if dt_bias is not None else None
-    size_now = step_size(tl.load(dt + row * dt_row + heads), bias, SOFTPLUS)
-    size = tl.where(now_age, size_now[:, None], size)
-    younger = tl.where((age == 1)[None, :] & past[None, :], size_now[:, None], younger)
-    a = tl.load(A + heads)[:, None]
-    weight = tl.where(now_age | past[None, :], size * tl.exp(a * tl.cumsum(younger, 1)), 0.0)
-    decay = tl.exp(a * tl.sum(size, 1, keep_dims=True))
-
-    # B_a . C, shared by the heads of a group
-    Bring = B_ring + (slot * G + group) * (CAPACITY * N)
-    B_now = tl.load(B + row * B_row + group * N + n)
-    Bs = tl.load(Bring + (used - age)[:, None] * N + n[None, :], mask=past[:, None], other=0.0)
-    Bs = tl.where((age == 0)[:, None], B_now[None, :], Bs)
-    C_now = C + row * C_row + group * N
-    score = weight * tl.sum(Bs.to(tl.float32) * tl.load(C_now + n).to(tl.float32)[None, :], 1)[None, :]
+    dt_now = step_size(tl.load(dt + row * dt_row + heads), bias, SOFTPLUS)
+    dts = dt_ring + (slot * H + heads) * CAPACITY
+    weight, decay = weights(dt_now, dts[:, None], used, tl.load(A + heads)[:, None], AGES)
+    score = weight * row_sums(Bs, cols, N // SLICE)[None, :]
     if D is not None:
-        score += tl.where(now_age, tl.load(D + heads)[:, None], 0.0)
+        score += tl.where((tl.arange(0, AGES) == 0)[None, :], tl.load(D + heads)[:, None], 0.0)
+    operand = matrix_column(tl.load(C + tl.arange(0, N)), N) if MATRIX else cols
 
-    S0 = state + (slot * H + head0) * (P * N)
-    ring = x_ring + (slot * H + head0) * (CAPACITY * P)
-    now = x + row * x_row + head0 * P
-    zs = z + row * z_row + head0 * P if z is not None else None
-    outs = out + row * out_row + head0 * P
+    x_now = x + row * x_row + head0 * P + p0
+    x_old = x_ring + (slot * H + head0) * (CAPACITY * P) + p0
+    zs = z + row * z_row + head0 * P + p0 if z is not None else None
+    outs = out + row * out_row + head0 * P + p0
     if used == CAPACITY - 1:
-        fold_tiles(S0, ring, now, zs, outs, Bs, C_now, score, weight, decay, age, used, head0, p0,
-                   P, N, HEADS, ROWS, FOLD_TILE, CAPACITY, FOLD_STAGES)
+        walk(S0, first, x_now, x_old, zs, outs, operand, Bs, score, weight, decay, used,
+             P, N, HEADS, ROWS, FOLD_TILE, SLICE, CAPACITY, AGES, FOLD_STAGES, MATRIX, True)
     else:
-        read_tiles(S0, ring, now, zs, outs, C_now, score, decay, age, used, head0, p0,
-                   P, N, HEADS, ROWS, TILE, SLICE, CAPACITY, STAGES)
-        for i in range(HEADS * (ROWS // FOLD_TILE)):
-            head = i // (ROWS // FOLD_TILE)
-            p = p0 + (i % (ROWS // FOLD_TILE)) * FOLD_TILE + tl.arange(0, FOLD_TILE)
-            tl.store(ring + head * (CAPACITY * P) + used * P + p, tl.load(now + head * P + p))
+        walk(S0, first, x_now, x_old, zs, outs, operand, Bs, score, weight, decay, used,
+             P, N, HEADS, ROWS, TILE, SLICE, CAPACITY, AGES, STAGES, MATRIX, False)
+        WIDE: tl.constexpr = ROWS & -ROWS
+        each = tl.arange(0, HEADS)[:, None] * P
+        for k in tl.static_range(ROWS // WIDE):
+            p = k * WIDE + tl.arange(0, WIDE)[None, :]
+            tl.store(x_old + each * CAPACITY + used * P + p, tl.load(x_now + each + p))
         if p0 == 0:
-            tl.store(dt_ring + (slot * H + heads) * CAPACITY + used, size_now)
+            tl.store(dts + used, dt_now)
             if head0 % (H // G) == 0:
-                tl.store(Bring + used * N + n, B_now)
+                tl.store(B_old + used * N + tl.arange(0, N), tl.load(B_now + tl.arange(0, N)))
 
 
 def replay(
     pool: Pool, slots: Tensor, *, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, A: Tensor, dt_bias: Tensor | None = None,
     D: Tensor | None = None, z: Tensor | None = None, softplus: bool = True, out: Tensor | None = None,
+    config: ReplayConfig | None = None,
 ) -> Tensor:
     """One token for each row: write its output and keep the token, in the ring or folded with it into the state.
 
     Cursors are read, not moved: call cursors.advance(pool.ring.cursor, slots, capacity=...) once after the last layer.
     slots: int32 or int64 [rows], distinct; a slot < 0 is a pad: nothing is read, written or advanced for it and its output is left
     untouched. The other arguments: see Inputs; x, B, C in the dtype of the ring. out: [rows, heads, head_dim], allocated in the dtype
-    of x where None. One launch, no synchronisation, so that a captured graph serves ordinary and folding steps alike.
+    of x where None. config: launch configuration; None takes the measured one.
+    One launch, no synchronisation, so that a captured graph serves ordinary and folding steps alike.
     A row's bits depend on neither its neighbours, nor its place, nor its slot. Raises ValueError naming the argument.
     """
     if pool.ring is None:
@@ -179,12 +169,12 @@ def replay(
     g, rows = pool.geometry, slots.shape[0]
     if rows == 0:
         return out
-    config = replay_config(g, pool.state.dtype, rows)
+    config = config or replay_config(g, state=pool.state.dtype, activation=x.dtype, rows=rows)
     replay_kernel[(rows * (g.heads // config.heads) * (g.head_dim // config.rows),)](
         pool.state, ring.x, ring.dt, ring.B, ring.cursor, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
         H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, CAPACITY=ring.capacity, AGES=16 if ring.capacity <= 16 else 32,
         SOFTPLUS=softplus, HEADS=config.heads, ROWS=config.rows, TILE=config.tile, SLICE=config.slice, STAGES=config.stages,
-        FOLD_TILE=config.fold_tile, FOLD_STAGES=config.fold_stages, num_warps=1,
+        FOLD_TILE=config.fold_tile, FOLD_STAGES=config.fold_stages, MATRIX=config.matrix, num_warps=1, maxnreg=config.registers,
     )
     return out

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ..gates import gated, step_size
 from ..pool import Pool
-from .configs import step_config
+from .configs import StepConfig, step_config
 from .inputs import Inputs, check
+from .tiles import columns, load_slices
 
 __all__ = ["step"]
 
@@ -24,7 +25,7 @@ def step_kernel(
     state, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
     H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, SOFTPLUS: tl.constexpr, TILE: tl.constexpr, SLICE: tl.constexpr,
 ):
-    """Program: TILE rows of one head of one row of the batch. Tiles are [N // SLICE, TILE, SLICE]: see configs."""
+    """Program: TILE rows of one head of one row of the batch."""
     pid = tl.program_id(0)
     p = (pid % (P // TILE)) * TILE + tl.arange(0, TILE)
     head = (pid // (P // TILE)) % H
@@ -32,46 +33,50 @@ def step_kernel(
     slot = tl.load(slots + row).to(tl.int64)
     if slot < 0:
         return
+    at = state + (slot * H + head) * (P * N) + p[:, None] * N
+    S = load_slices(at, N, SLICE)
     group = head // (H // G)
-    n = tl.arange(0, N // SLICE)[:, None, None] * SLICE + tl.arange(0, SLICE)[None, None, :]
-    at = state + (slot * H + head) * (P * N) + p[None, :, None] * N + n
-    S = tl.load(at).to(tl.float32)
-    Bn = tl.load(B + row * B_row + group * N + n).to(tl.float32)
-    Cn = tl.load(C + row * C_row + group * N + n).to(tl.float32)
+    Bs = columns(B + row * B_row + group * N, N, SLICE)
+    Cs = columns(C + row * C_row + group * N, N, SLICE)
     xp = tl.load(x + row * x_row + head * P + p).to(tl.float32)
     bias = tl.load(dt_bias + head) if dt_bias is not None else None
     size = step_size(tl.load(dt + row * dt_row + head), bias, SOFTPLUS)
-    S = S * tl.exp(tl.load(A + head) * size) + (size * xp)[None, :, None] * Bn
-    y = tl.sum(tl.sum(S * Cn, 0), 1)
+    decay = tl.exp(tl.load(A + head) * size)
+    total = tl.zeros([TILE, SLICE], tl.float32)
+    for k in tl.static_range(N // SLICE):
+        advanced = decay * S[k].to(tl.float32) + (size * xp)[:, None] * Bs[k][None, :]
+        total += advanced * Cs[k][None, :]
+        tl.store(at + (k * SLICE + tl.arange(0, SLICE))[None, :], advanced.to(S[k].dtype))
+    y = tl.sum(total, 1)
     if D is not None:
         y += tl.load(D + head) * xp
     if z is not None:
         y = gated(y, tl.load(z + row * z_row + head * P + p))
     tl.store(out + row * out_row + head * P + p, y.to(out.dtype.element_ty))
-    tl.store(at, S.to(state.dtype.element_ty))
 
 
 def step(
     pool: Pool, slots: Tensor, *, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, A: Tensor, dt_bias: Tensor | None = None,
     D: Tensor | None = None, z: Tensor | None = None, softplus: bool = True, out: Tensor | None = None,
+    config: StepConfig | None = None,
 ) -> Tensor:
     """One token for each row: advance the state of its slot in place and write its output.
 
     slots: int32 or int64 [rows], distinct; a slot < 0 is a pad: nothing is read, written or advanced for it and its output is left
     untouched. The other arguments: see Inputs. out: [rows, heads, head_dim], allocated in the dtype of x where None.
-    One launch, no synchronisation. A row's bits depend on neither its neighbours, nor its place, nor its slot.
-    Raises ValueError naming the argument.
+    config: launch configuration; None takes the measured one. One launch, no synchronisation.
+    A row's bits depend on neither its neighbours, nor its place, nor its slot. Raises ValueError naming the argument.
     """
     inputs = Inputs(x=x, dt=dt, B=B, C=C, A=A, dt_bias=dt_bias, D=D, z=z)
     out = check(pool, slots, inputs, out)
     g, rows = pool.geometry, slots.shape[0]
     if rows == 0:
         return out
-    config = step_config(g, pool.state.dtype)
+    config = config or step_config(g, pool.state.dtype)
     step_kernel[(rows * g.heads * (g.head_dim // config.tile),)](
         pool.state, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
         H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, SOFTPLUS=softplus, TILE=config.tile, SLICE=config.slice,
-        num_warps=config.warps,
+        num_warps=config.warps, maxnreg=config.registers,
     )
     return out
