@@ -78,16 +78,19 @@ def problem(
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
+    def step_size(*shape: int) -> Tensor:  # never negative without softplus: a state that grows leaves float64 in a few tokens
+        return normal(*shape) if variant.softplus else torch.rand(*shape, generator=generator)
+
     A = -rate * (0.1 + torch.rand(heads, generator=generator))
     layer = Mamba2Layer(
         heads=heads, head_dim=head_dim, state_dim=state_dim, groups=groups, variant=variant,
         decay=A if variant.decay_parameter == "A" else (-A).log(),
-        dt_bias=normal(heads) - 1 if variant.bias else None, D=normal(heads) if variant.skip else None,
+        dt_bias=step_size(heads) - 1.0 * variant.softplus if variant.bias else None, D=normal(heads) if variant.skip else None,
     )
-    dt = normal(tokens, heads) if variant.softplus else torch.rand(tokens, heads, generator=generator)
     made = Mamba2Tokens(
-        x=normal(tokens, heads, head_dim).bfloat16(), dt=dt.bfloat16(), B=normal(tokens, groups, state_dim).bfloat16(),
-        C=normal(tokens, groups, state_dim).bfloat16(), z=3 * normal(tokens, heads, head_dim).bfloat16() if variant.gated else None,
+        x=normal(tokens, heads, head_dim).bfloat16(), dt=step_size(tokens, heads).bfloat16(),
+        B=normal(tokens, groups, state_dim).bfloat16(), C=normal(tokens, groups, state_dim).bfloat16(),
+        z=3 * normal(tokens, heads, head_dim).bfloat16() if variant.gated else None,
     )
     return Problem(layer, normal(heads, head_dim, state_dim), made)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import mpmath
 import torch
 from hypothesis import given, settings
@@ -67,8 +69,7 @@ def test_outputs_and_state_are_linear_in_input_and_start(seed: int, skip: bool, 
     mixed = enclose(Problem(base.layer, a * starts[0] + b * starts[1], base.with_tokens(x=a * xs[0] + b * xs[1]).tokens))
     for name in ("outputs", "end"):
         left, one, two = (getattr(e, name) for e in (mixed, first, second))
-        i, j, k = left.shape
-        for place in [(p, q, r) for p in range(i) for q in range(j) for r in range(k)]:
+        for place in product(*map(range, left.shape)):
             assert left[place].overlaps(one[place] * a + two[place] * b)
 
 
@@ -134,8 +135,9 @@ def test_the_past_does_not_see_the_future(given_problem: Problem, seed: int) -> 
     tokens = given_problem.tokens
     x = tokens.x.clone()
     x[-1] = integers(seed, *x.shape[1:]).to(x.dtype)
+    changed = given_problem.with_tokens(x=x)
     for head in range(given_problem.layer.heads):
-        runs = [run_head(ENGINE, given_problem.layer, given_problem.start, t, head=head) for t in (tokens, given_problem.with_tokens(x=x).tokens)]
+        runs = [run_head(ENGINE, p.layer, p.start, p.tokens, head=head) for p in (given_problem, changed)]
         assert runs[0].outputs[:-1] == runs[1].outputs[:-1]
 
 
