@@ -24,6 +24,8 @@ endif
 export PYTHONPATH := .:kernels:reference
 # one thread a process: several processes run side by side
 export OMP_NUM_THREADS ?= 1
+# an interpreter in which replaycheck is not installed finds no entry point
+export PYTEST_PLUGINS := replaycheck.plugin
 
 REQUIRED := torch triton numpy scipy hypothesis mpmath ml_dtypes safetensors jinja2 matplotlib rich pytest
 TESTING := xdist pytest_timeout
@@ -60,7 +62,7 @@ validate: $(READY)
 test: $(READY)
 	@missing=$$($(PYTHON) -c '$(FIND)' $(TESTING)) || exit 2; \
 	if [ -n "$$missing" ]; then echo "$(PYTHON) lacks: $$missing" >&2; exit 2; fi
-	$(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .

@@ -17,6 +17,8 @@ from replaycheck.play.worker import Worker
 from replaycheck_reference.gauge.functions import load_table
 from replaycheck_reference.variant import Mamba2Variant
 
+pytestmark = pytest.mark.xdist_group("sglang-selective-state-update")
+
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
