@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "replaycheck: a guarantee of a decode kernel, measured by replaycheck")
+    config.addinivalue_line("markers", "xdist_group(name): tests that pytest-xdist keeps in one process under --dist loadgroup")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -78,7 +79,8 @@ def kernel_suite(kernel: str, suite: str = "quick", *, device: str = "cpu", seed
         def test_guarantee(self, request: pytest.FixtureRequest, regime: str, guarantee: str) -> None:
             answer = _session(request.config, kernel, chosen, device, seed).guarantee(guarantee, regime)
             if answer.worst is not None:
-                request.node.user_properties += [("ratio", answer.worst.ratio), ("budget", answer.worst.budget), ("unit", answer.worst.unit)]
+                worst = answer.worst
+                request.node.user_properties += [("ratio", worst.ratio), ("budget", worst.budget), ("case", worst.case)]
             if answer.failure is not None:
                 pytest.fail(_block(request.config, answer.failure, kernel, device), pytrace=False)
             if answer.worst is None:

@@ -28,8 +28,8 @@ def case(regime: str = "trained-like") -> Case:
 
 def measurement(guarantee: str, value: float, budget: float, regime: str, **more: object) -> Measurement:
     place: dict[str, int | str] = {"request": 0, "slot": 0, "layer": 0, "step": 5, "token": 4, "path": "output", "head": 1, "row": 3}
-    return Measurement(guarantee=guarantee, value=value, budget=budget, regime=regime, case=case(regime).id, place=place, got=1.25, exact=1.0,
-                       derivation="running error analysis of the claimed policy", **more)  # type: ignore[arg-type]
+    return Measurement(guarantee=guarantee, value=value, budget=budget, regime=regime, case=case(regime).id, place=place, got=1.25,
+                       exact=1.0, derivation="running error analysis of the claimed policy", **more)  # type: ignore[arg-type]
 
 
 def run(*, broken: bool = False, thin: bool = False, kernel: str = "somewhere/kernel.py:replay") -> Run:
@@ -54,5 +54,5 @@ def run(*, broken: bool = False, thin: bool = False, kernel: str = "somewhere/ke
         bits=(ImpliedBits(quantity="outputs, bf16", claimed=8, implied=8.1, regime="trained-like", case="0123456789ab"),
               ImpliedBits(quantity="gates: decay", claimed=24, implied=21.7, regime="trained-like", case="0123456789ab")),
         not_covered=("capacities: 5..7 of 1..8",), confirmation="outputs: 1.0000000000000000000000001 confirmed to 50 digits by arb",
-        worst_case=case(), environment={"python": "3.12", "command": "replaycheck validate somewhere/kernel.py:replay", "seed": "0"}, seconds=21.4,
+        worst_case=case(), seconds=21.4, environment={"python": "3.12", "command": f"replaycheck validate {kernel}", "seed": "0"},
     )

@@ -37,6 +37,7 @@ PRESETS: dict[str, Geometry] = {
     "ultra": Geometry(heads=256, head_dim=64, state_dim=128, groups=8, description="Nemotron-3 Ultra: 32 heads a group"),
     "nano-4b-small": Geometry(heads=4, head_dim=80, state_dim=128, groups=2, description="four heads of nemotron-3-nano-4b"),
     "super-small": Geometry(heads=4, head_dim=64, state_dim=128, groups=2, description="four heads of nano-30b, super and ultra"),
+    "ragged": Geometry(heads=3, head_dim=20, state_dim=24, groups=3, description="no dim is a power of two: tails of tiles and of groups"),
     "tiny": Geometry(heads=2, head_dim=16, state_dim=16, groups=1, description="two heads of 16 x 16: whatever needs many plays"),
 }
 

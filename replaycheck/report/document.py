@@ -8,6 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from replaycheck.cases.regimes import REGIMES
+from replaycheck.judge.windows import WINDOW_GUARANTEES
+from replaycheck.verdict.checks import GUARANTEES
 from replaycheck.verdict.coverage import Coverage
 from replaycheck.verdict.results import Failure, Run
 
@@ -16,6 +19,14 @@ from .text import failure_block, replay_line, verdict_line
 __all__ = ["SCHEMA_VERSION", "document", "plain", "schema"]
 
 SCHEMA_VERSION = 1
+
+#: The order of tables: the checks as they are listed, what is measured in numbers first; regimes as they are listed.
+_ORDER = [*WINDOW_GUARANTEES, *(guarantee for guarantee in GUARANTEES if guarantee not in WINDOW_GUARANTEES)]
+_REGIMES = [*REGIMES, ""]
+
+
+def _place(guarantee: str, regime: str) -> tuple[int, int]:
+    return _ORDER.index(guarantee), _REGIMES.index(regime)
 
 
 def schema() -> dict[str, Any]:
@@ -47,9 +58,9 @@ def document(run: Run, out: Path) -> dict[str, Any]:
         "kernel": {"path": run.kernel, "claims": None if run.claims is None else plain(run.claims.to_json())},
         "run": {"what": run.what, "seconds": run.seconds, "cases": run.cases, "measurements": run.tally.total,
                 "interrupted": run.interrupted},
-        "guarantees": [_guarantee(run, name) for name in run.tally.guarantees],
+        "guarantees": [_guarantee(run, name) for name in sorted(run.tally.guarantees, key=_ORDER.index)],
         "table": [{"guarantee": g, "regime": r, "count": run.tally.counts[g, r], "worst": plain(m.to_json())}
-                  for (g, r), m in run.tally.worst.items()],
+                  for (g, r), m in sorted(run.tally.worst.items(), key=lambda item: _place(*item[0]))],
         "failures": [_failure(run, f, out) for f in run.failures],
         "worst": _worst(run, out),
         "bits": [{"quantity": b.quantity, "claimed": plain(b.claimed), "implied": plain(b.implied), "regime": b.regime, "case": b.case}

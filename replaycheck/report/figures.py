@@ -34,10 +34,14 @@ def _svg(figure: Figure, title: str) -> str:
 
 
 def ratio_figure(table: list[dict[str, Any]]) -> str:
-    """One row per guarantee, one dot per regime: the worst ratio to the budget, on a logarithmic axis with the budget as a line."""
+    """One row per guarantee that has a budget, or is broken: a dot per regime, the worst ratio, on a logarithmic axis."""
     rows: dict[str, list[float]] = {}
+    drawn = {entry["guarantee"] for entry in table if _number(entry["worst"]["budget"]) > 0 or not entry["worst"]["passed"]}
     for entry in table:
-        rows.setdefault(entry["guarantee"], []).append(_number(entry["worst"]["ratio"]))
+        if entry["guarantee"] in drawn:
+            rows.setdefault(entry["guarantee"], []).append(_number(entry["worst"]["ratio"]))
+    if not rows:
+        return ""
     names = list(rows)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(9.4, 0.7 + 0.27 * len(names)))
@@ -52,7 +56,7 @@ def ratio_figure(table: list[dict[str, Any]]) -> str:
         axes.set_xlim(_SMALLEST / 2, max(10.0, largest * 3))
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set_xlabel("worst ratio to the budget, one dot a regime (bitwise checks: left end = equal, right end = not)")
+        axes.set_xlabel("worst ratio to the budget, one dot a regime; below 1e-4 at the left end, above 1e9 at the right end")
         axes.grid(axis="x", color=_FAINT, lw=0.6)
         axes.set_axisbelow(True)
         for side in ("top", "right", "left"):

@@ -11,7 +11,7 @@ from replaycheck.contract.errors import UsageError
 from replaycheck.judge.windows import WINDOW_GUARANTEES
 from replaycheck.play.findings import FINDINGS
 
-__all__ = ["CHECKS", "CONTRACT", "PLAY", "Check", "Selection", "select"]
+__all__ = ["CHECKS", "CONTRACT", "GUARANTEES", "PLAY", "Check", "Selection", "select"]
 
 #: The guarantee that a kernel keeps to the adapter contract: no exception, crash, hang, wrong shape, dtype or device.
 CONTRACT = "contract"
@@ -35,6 +35,11 @@ def _batch_invariant(guarantee: str) -> Callable[[Claims], tuple[str, ...]]:
     return lambda claims: (guarantee,) if "batch_invariant" in claims.guarantees else ()
 
 
+def _rounded(guarantee: str) -> Callable[[Claims], tuple[str, ...]]:
+    """Owed unless the state is rounded with random bits."""
+    return lambda claims: () if claims.policy.state.rounding == "stochastic" else (guarantee,)
+
+
 def _windows(claims: Claims) -> tuple[str, ...]:
     """Gates can be told only where a state is stored in fp32."""
     return ("outputs", "state", "gates") if "fp32" in claims.states else ("outputs", "state")
@@ -53,8 +58,8 @@ CHECKS = {
         Check(name="poison", guarantees=("poison",), owes=_all("poison"), purpose="memory that must not be read changes nothing"),
         Check(name="isolation", guarantees=("isolation",), owes=_batch_invariant("isolation"),
               purpose="a request gives the same bits alone and in a batch"),
-        Check(name="split", guarantees=("split",), owes=_batch_invariant("split"),
-              purpose="tokens give the same bits in one forward and in several"),
+        Check(name="split", guarantees=("split",), owes=_rounded("split"),
+              purpose="a request restored from its published bits goes on in the same bits"),
         Check(name="movement", guarantees=("movement",), owes=_batch_invariant("movement"),
               purpose="a request gives the same bits in other rows and slots, and after a copy"),
         Check(name="determinism", guarantees=("determinism",), owes=_all("determinism"), purpose="the same play twice gives the same bits"),
@@ -63,6 +68,10 @@ CHECKS = {
               purpose="what ran compiles for sm_90, and its instructions stay within the policy"),
     )
 }
+
+
+#: Every guarantee, in the order in which reports and failures list them.
+GUARANTEES = tuple(guarantee for check in CHECKS.values() for guarantee in check.guarantees)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,12 +22,14 @@ def confirmed(m: Measurement, play: Play) -> str:
 
 
 def confirmed_window(m: Measurement, windows: Sequence[Window], layers: Mapping[int, Mamba2Layer]) -> str:
-    """The same among any windows. Raises nothing that the kernel can cause."""
+    """The same among any windows."""
     window = next((w for w in windows if _holds(w, m)), None)
     if window is None or m.exact is None:
         return ""
     head, row, column = int(m.place["head"]), int(m.place["row"]), m.place.get("column")
     token = len(window.paths) - 1 if column is not None else int(m.place["token"]) - window.position
+    if not bool(window.start.isfinite().all()):
+        return f"{m.guarantee}: the window starts from values that are not finite, so no exact value exists"
     found = confirm(layers[window.layer], window.start, window.tokens, token, head, row, None if column is None else int(column),
                     digits=_DIGITS)
     proof = "no ball engine is installed, so no radius is proven" if found.radius is None else f"radius {found.radius:.1e}"

@@ -11,12 +11,15 @@ from time import monotonic
 from replaycheck.play.source import PlaySource
 from replaycheck_reference.gauge.functions import FunctionTable
 
+from .checks import CONTRACT
 from .evidence import Evidence
 from .measure import Compiler, Measured, measure
 from .plan import Job
 
-__all__ = ["Crew", "Progress"]
+__all__ = ["ENOUGH_ERRORS", "Crew", "Progress"]
 
+#: Errors after which a kernel is not asked again: the verdict cannot become worse.
+ENOUGH_ERRORS = 3
 #: Called after every job with the number of jobs done, the job, and what it gave.
 Progress = Callable[[int, Job, Measured], None]
 
@@ -25,7 +28,8 @@ Progress = Callable[[int, Job, Measured], None]
 class Crew:
     """Measures jobs on all `sources` at once and adds what they give to `evidence`.
 
-    deadline: of `time.monotonic`; no job is started after it. late: whether jobs were left because of it.
+    deadline: of `time.monotonic`; no job is started after it, nor once ENOUGH_ERRORS jobs broke the adapter contract. late, given_up:
+    whether jobs were left because of that.
     """
 
     sources: Sequence[PlaySource]
@@ -35,6 +39,7 @@ class Crew:
     progress: Progress | None
     deadline: float
     late: bool = False
+    given_up: bool = False
     _abandoned: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken: queue.SimpleQueue[BaseException] = field(default_factory=queue.SimpleQueue)
@@ -60,11 +65,13 @@ class Crew:
 
     def _next(self, jobs: Iterator[Job]) -> Job | None:
         with self._lock:
-            if self._abandoned or self.late or not self._broken.empty():
+            if self._abandoned or not self._broken.empty():
                 return None
             job = next(jobs, None)
-            self.late = job is not None and monotonic() > self.deadline
-            return None if self.late else job
+            if job is not None:
+                self.late |= monotonic() > self.deadline
+                self.given_up |= self.evidence.tally.failed[CONTRACT] >= ENOUGH_ERRORS
+            return None if self.late or self.given_up else job
 
     def _member(self, source: PlaySource, jobs: Iterator[Job]) -> None:
         try:

@@ -33,7 +33,7 @@ class Evidence:
         self.compiled = 0
         self.cells: set[Cell] = set()
         self.drawn: dict[str, Case] = {}
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, tuple[Job, float]] = {}
         self.bits = BitsTable(claims.policy.gate)
         self._worst: tuple[Measurement, Play] | None = None
 
@@ -43,7 +43,7 @@ class Evidence:
         self.plays += len(measured.plays)
         self.drawn[job.case.id] = job.case
         for case in (job.case, *(play.case for play in measured.plays)):
-            self._jobs.setdefault(case.id, Job(case=case, checks=job.checks))
+            self._jobs.setdefault(case.id, (Job(case=case, checks=job.checks), measured.seconds))
         self.tally.add(measured.measurements)
         for m in measured.measurements:
             self._note(m, job.case, measured)
@@ -56,16 +56,16 @@ class Evidence:
         if m.guarantee in _WINDOW and measured.plays and (self._worst is None or m.ratio > self._worst[0].ratio):
             self._worst = (m, measured.plays[0])
 
-    def job_of(self, m: Measurement) -> Job | None:
-        """The job that the case of a measurement belongs to; None where no case is to blame."""
+    def job_of(self, m: Measurement) -> tuple[Job, float] | None:
+        """The job that the case of a measurement belongs to and the seconds it took; None where no case is to blame."""
         return self._jobs.get(m.case)
 
     @property
     def worst_case(self) -> Case | None:
         """The case of the worst measurement of the run."""
         worst = self.tally.overall
-        job = None if worst is None else self._jobs.get(worst.case)
-        return None if job is None else job.case
+        found = None if worst is None else self.job_of(worst)
+        return None if found is None else found[0].case
 
     def confirmation(self) -> str:
         """The worst window element computed again in arbitrary precision, in one line; empty where no window was judged."""

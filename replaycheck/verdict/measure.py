@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from time import monotonic
 
 from replaycheck.cases.case import Case
 from replaycheck.contract.claims import Claims
@@ -32,11 +33,12 @@ _PROMISE = "a kernel does not raise, crash or hang, and its shapes, dtypes and d
 
 @dataclass
 class Measured:
-    """What one job gave. plays: all that were made, the job's own first. error: what stopped it."""
+    """What one job gave. plays: all that were made, the job's own first. error: what stopped it. seconds: how long it took."""
 
     measurements: list[Measurement] = field(default_factory=list)
     plays: list[Play] = field(default_factory=list)
     error: KernelError | None = None
+    seconds: float = 0.0
 
 
 class _Witness:
@@ -62,7 +64,7 @@ def measure(source: PlaySource, job: Job, table: FunctionTable, compiler: Compil
 
     Findings of every play that the checks made are included. compiler: makes the check "compile" on a play, None leaves it out.
     """
-    witness, result = _Witness(source), Measured()
+    witness, result, started = _Witness(source), Measured(), monotonic()
     try:
         play = witness.play(job.case)
         for check in job.checks:
@@ -75,6 +77,7 @@ def measure(source: PlaySource, job: Job, table: FunctionTable, compiler: Compil
     if PLAY in job.checks or result.error is not None:
         result.measurements.append(_contract(job.case, len(witness.plays), result.error))
     result.measurements = [_addressed(m, job.case) for m in result.measurements]
+    result.seconds = monotonic() - started
     return result
 
 

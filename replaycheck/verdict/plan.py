@@ -14,6 +14,7 @@ from replaycheck.cases.layers import Geometry, preset
 from replaycheck.cases.regimes import REGIMES
 from replaycheck.cases.schedule import Schedule, mixed, plain
 from replaycheck.contract.claims import Claims, Formats
+from replaycheck_reference.formats.spec import FORMATS
 from replaycheck_reference.variant import Mamba2Variant
 
 from .checks import PLAY, Selection
@@ -40,6 +41,11 @@ def builds(claims: Claims) -> list[Formats]:
     found = [Formats(state=state, activation=activation, output=output)
              for (state, activation), output in itertools.product(pairs, claims.outputs)]
     return sorted(found, key=lambda f: f.activation != f.output)
+
+
+def _widest(claims: Claims) -> list[Formats]:
+    """The build whose formats have the most significand bits."""
+    return [max(builds(claims), key=lambda f: [FORMATS[name].precision for name in (f.output, f.state, f.activation)])]
 
 
 def variants(claims: Claims) -> list[Mamba2Variant]:
@@ -128,7 +134,7 @@ class Plan:
     def _case(self, turns: _Turns, where: str, line: Line, regime: str, capacity: int, layer: str) -> Case | None:
         """The case of this place in the suite; where the regime cannot be drawn in the form whose turn it is, in the first that it can."""
         forms = variants(self.claims)
-        formats, form = turns.next(builds(self.claims), forms)
+        formats, form = turns.next(_widest(self.claims) if line.widest else builds(self.claims), forms)
         seed = int.from_bytes(hashlib.sha256(f"{self.seed}/{where}".encode()).digest()[:4], "big")
         geometry = self._geometry(layer)
         refused = ""
@@ -138,7 +144,8 @@ class Plan:
                     return Case(
                         name=f"{regime} {layer}", heads=geometry.heads, head_dim=geometry.head_dim, state_dim=geometry.state_dim,
                         groups=geometry.groups, variant=variant, formats=formats, capacity=capacity,
-                        slots=line.requests + 1, regime=regime, seed=seed, schedule=self._schedule(line, capacity, seed, shorter))
+                        slots=line.requests + 1, layers=line.stack, regime=regime, seed=seed,
+                        schedule=self._schedule(line, capacity, seed, shorter))
                 except ValueError as error:
                     refused = str(error)
                 if not REGIMES[regime].exact:
@@ -157,4 +164,4 @@ class Plan:
         tokens = (2 >> shorter) * capacity + line.tokens if self.claims.kind == "replay" else 2 * line.tokens >> shorter
         if line.schedule == "plain":
             return plain(line.requests, max(tokens, 1))
-        return mixed(seed, slots=line.requests + 1, forwards=max(tokens, 1) + line.requests)
+        return mixed(seed, slots=line.requests + 1, forwards=max(tokens, 1) + line.requests, idle=True)

@@ -12,9 +12,9 @@ from replaycheck.contract.errors import KernelError
 from replaycheck.play.source import PlaySource
 from replaycheck_reference.gauge.functions import FunctionTable
 
-from .checks import CHECKS, CONTRACT, PLAY, Selection
+from .checks import CHECKS, CONTRACT, GUARANTEES, PLAY, Selection
 from .coverage import Cell, Coverage, owed_cells
-from .crew import Crew, Progress
+from .crew import ENOUGH_ERRORS, Crew, Progress
 from .evidence import Evidence
 from .measure import Compiler, measure
 from .measurement import Measurement
@@ -50,9 +50,10 @@ def run_suite(
     crew = Crew(sources=sources, table=table, compiler=compiler, evidence=evidence, progress=progress, deadline=monotonic() + seconds)
     floor = None if plan.claims.kind != "replay" else owed_cells(plan.claims) if plan.selection.whole else frozenset()
     run = _run(crew, plan.jobs(), owed=owed(plan), floor=floor, shrink_seconds=suite.shrink_seconds, strict=strict)
-    late = ["time was out before the suite ended"] if crew.late and not suite.endless else []
+    left = ["time was out before the suite ended"] if crew.late and not suite.endless else []
+    left += [f"the suite was left after {ENOUGH_ERRORS} errors"] if crew.given_up else []
     return replace(run, kernel=kernel, what=f"suite {suite.name}" + ("" if plan.selection.whole else " in part"),
-                   not_covered=(*dict.fromkeys(plan.not_covered), *uncovered(plan.claims, evidence), *late))
+                   not_covered=(*dict.fromkeys(plan.not_covered), *uncovered(plan.claims, evidence), *left))
 
 
 def run_case(
@@ -115,16 +116,17 @@ def _run(
 
 def _failures(crew: Crew, seconds: float) -> Iterator[Failure]:
     """One failure per broken guarantee: the first measurement, on the smallest case found that still breaks it."""
-    broken = crew.evidence.tally.failures
+    broken = sorted(crew.evidence.tally.failures, key=GUARANTEES.index)
     share = seconds / max(min(len(broken), _SHRUNK), 1)
-    for number, (guarantee, kept) in enumerate(broken.items()):
-        first, more = kept[0], crew.evidence.tally.failed[guarantee] - 1
-        job = None if guarantee == "compile" else crew.evidence.job_of(first)
-        if job is None:
+    for number, guarantee in enumerate(broken):
+        first, more = crew.evidence.tally.failures[guarantee][0], crew.evidence.tally.failed[guarantee] - 1
+        found = None if guarantee == "compile" else crew.evidence.job_of(first)
+        if found is None:
             yield Failure(measurement=first, case=None, more=more)
             continue
+        job, took = found
         case, measurement = job.case, first
-        if number < _SHRUNK and share > 0:
+        if number < _SHRUNK and took < share:
             case, measurement = shrink(job.case, first, crew.evidence.claims, _attempt(crew, guarantee, job), seconds=share)
         yield Failure(measurement=measurement, case=case, original="" if case.id == job.case.id else job.case.id, more=more)
 

@@ -75,7 +75,8 @@ class Session:
     def _measure(self, job: Job, check: str) -> Measured:
         key = (job.case.id, check)
         if key not in self._measured:
-            self._measured[key] = measure(self._source, Job(case=job.case, checks=tuple(dict.fromkeys((PLAY, check)))), table_of(self._device), self._compiler)
+            part = Job(case=job.case, checks=tuple(dict.fromkeys((PLAY, check))))
+            self._measured[key] = measure(self._source, part, table_of(self._device), self._compiler)
         return self._measured[key]
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .checks import CHECKS, PLAY
 
 __all__ = ["SUITES", "Line", "Suite", "pairs_of"]
 
 #: Regimes in which windows are judged against the exact recurrence.
-ANALOGUE = ("trained-like", "slow", "fast", "decay-one", "spike", "extreme-dt", "positive", "sparse", "outlier", "subnormal")
+ANALOGUE = ("trained-like", "slow", "fast", "decay-one", "spike", "extreme-dt", "positive", "sparse", "outlier", "subnormal", "faint",
+            "erase", "readout")
 
 #: Relations that hold in any regime.
 RELATIONS = ("poison", "isolation", "split", "movement", "determinism")
@@ -19,20 +20,23 @@ RELATIONS = ("poison", "isolation", "split", "movement", "determinism")
 class Line:
     """One line of a suite: every check here on every regime here, `draws` times.
 
-    layers: presets, taken in turn. schedule: "plain", requests side by side from admit to the end, or "mixed", a random life with pads,
-    reorders, copies, releases and reuse. capacities: ring capacities taken in turn; those that a kernel does not claim are left out, and a
-    step kernel has none. requests, tokens: the size of the schedule; tokens are per ring, so that every schedule folds: a request gets
-    `tokens` more than twice the capacity, and a step kernel `tokens` in all. each_capacity: every capacity for every regime, not in turn.
+    layers: presets, taken in turn, `stack` of one in a stack. schedule: "plain", requests side by side from admit to the end, or "mixed", a
+    random life with pads, idle rows, reorders, copies, releases and reuse. capacities: taken in turn, or every one for every regime where
+    each_capacity; those that a kernel does not claim are left out, and a step kernel has none. requests: at a time. tokens: more than twice
+    the capacity, so that every schedule folds; twice that many for a step kernel. widest: the build of the widest formats, in which a bit
+    that differs is not rounded away; else builds are taken in turn.
     """
 
     checks: tuple[str, ...]
     regimes: tuple[str, ...]
     layers: tuple[str, ...] = ("tiny",)
+    stack: int = 1
     schedule: str = "plain"
     capacities: tuple[int, ...] = (4,)
     each_capacity: bool = False
     requests: int = 2
     tokens: int = 3
+    widest: bool = False
     draws: int = 1
 
 
@@ -56,31 +60,36 @@ class Suite:
 
 _FLOOR = Line(checks=("windows",), regimes=("slow",), capacities=(1, 2, 3, 4), each_capacity=True, requests=1)
 
+#: Lives of a pool, in which relations between plays are looked for.
+_LIVES = Line(checks=("windows", *RELATIONS), regimes=("trained-like",), schedule="mixed", stack=2, capacities=(3,), requests=3,
+              widest=True)
+
 _QUICK = (
     Line(checks=("windows", "compile"), regimes=("trained-like",), layers=("super-small",), requests=1),
     _FLOOR,
-    Line(checks=("windows", "exact"), regimes=("representable",), capacities=(3,), requests=1),
-    Line(checks=("windows", *RELATIONS), regimes=("trained-like",), schedule="mixed", capacities=(3,), requests=3),
-    Line(checks=("windows",), regimes=ANALOGUE[2:], capacities=(4, 2, 8), requests=1),
+    _LIVES,
+    Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(3,)),
+    Line(checks=("windows",), regimes=ANALOGUE[2:], layers=("ragged", "tiny"), capacities=(4, 2, 8), requests=1),
+    Line(checks=("windows",), regimes=("trained-like", "slow", "outlier"), layers=("nano-4b-small", "super-small"), capacities=(5, 8),
+         requests=1),
 )
 
 _MERGE = (
     *_QUICK,
     Line(checks=("windows", "compile"), regimes=ANALOGUE, layers=("super-small", "nano-4b-small"), capacities=(4, 8, 16, 1), requests=1),
-    Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(1, 2, 4, 8), each_capacity=True,
-         requests=3),
-    Line(checks=("windows", *RELATIONS), regimes=("trained-like", "outlier", "spike"), schedule="mixed", capacities=(2, 4, 5, 1),
-         requests=3, draws=2),
-    Line(checks=("windows",), regimes=("slow", "trained-like"), layers=("tiny",), capacities=(32, 16), requests=1),
-    Line(checks=("windows",), regimes=ANALOGUE, schedule="mixed", capacities=(1, 2, 3, 4, 7), requests=4, draws=3),
+    Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(1, 2, 4, 8), each_capacity=True),
+    replace(_LIVES, regimes=("trained-like", "outlier", "spike"), capacities=(2, 4, 5, 1), draws=2),
+    replace(_LIVES, regimes=("slow", "positive"), capacities=(4, 3), widest=False, draws=2),
+    Line(checks=("windows",), regimes=("slow", "trained-like"), capacities=(32, 16), requests=1),
+    Line(checks=("windows",), regimes=ANALOGUE, layers=("tiny", "ragged"), schedule="mixed", capacities=(1, 2, 3, 4, 7), requests=4,
+         draws=3),
 )
 
 _DEEP = (
     *_MERGE,
-    Line(checks=("windows", *RELATIONS), regimes=ANALOGUE, layers=("tiny", "super-small", "nano-4b-small"), schedule="mixed",
-         capacities=(1, 2, 3, 4, 5, 8, 16, 32), requests=4),
-    Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(1, 2, 3, 4, 5, 8, 16, 32), requests=4,
-         draws=4),
+    replace(_LIVES, regimes=ANALOGUE, layers=("tiny", "super-small", "ragged", "nano-4b-small"), capacities=(1, 2, 3, 4, 5, 8, 16, 32),
+            requests=4, widest=False),
+    Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(1, 2, 3, 4, 5, 8, 16, 32), draws=4),
 )
 
 SUITES = {

@@ -52,15 +52,13 @@ def decide(
     """The verdict of a run: error > fail > not proven > pass.
 
     errors: what stopped the kernel. failures: guarantees broken. gaps: what is owed and was not measured. warnings: measurements within
-    their budget, but beyond what right kernels show; `strict` makes them failures.
+    their budget, but beyond what right kernels show; `strict` makes them failures. Gaps are no reason where something worse is known.
     """
     if strict:
         failures = (*failures, *warnings)
     found = {"error": errors, "fail": failures, "not proven": gaps}
     status = next((word for word in reversed(ORDER) if found.get(word)), "pass")
-    reasons = tuple(line for word in reversed(ORDER) for line in found.get(word, ()))
-    if not strict:
-        reasons = (*reasons, *warnings)
+    reasons = (*errors, *failures, *(gaps if status == "not proven" else ()), *(() if strict else warnings))
     return Verdict(status=status, subject=subject, suspicious=bool(warnings), reasons=reasons, strict=strict)
 
 
