@@ -22,7 +22,7 @@ LARGEST_FP16 = 65504
 
 
 def variants(regime: str) -> list[Mamba2Variant]:
-    exact = regime in ("decay-one", "representable")
+    exact = regime in ("decay-one", "readout", "representable")
     return [
         Mamba2Variant(softplus=softplus, bias=bias, gated=gated, decay_parameter=decay)
         for softplus, bias, gated, decay in product((True, False), (True, False), (True, False), ("A", "A_log"))
@@ -86,6 +86,9 @@ SPANS = {  # of dt, and of -z
     "fast": ((0.19, 0.6), (1.55, 5.4)),
     "slow": ((2.9e-5, 1.4e-4), (2.9e-5, 2.8e-4)),
     "decay-one": ((8e-4, 0.14), (0, 0)),
+    "faint": ((2.0**-24, 3.5e-4), (2.0**-24, 6e-3)),
+    "erase": ((32, 64), (250, 520)),
+    "readout": ((8e-4, 0.14), (0, 0)),
     "positive": ((8e-4, 0.14), (8e-4, 2.2)),
     "sparse": ((8e-4, 0.14), (8e-4, 2.2)),
     "outlier": ((8e-4, 0.14), (8e-4, 2.2)),
@@ -107,7 +110,7 @@ def test_trained_like_gates_reach_both_ends_of_their_span() -> None:
 
 
 def test_a_decay_of_one_is_minus_zero() -> None:
-    for regime in ("decay-one", "representable"):
+    for regime in ("decay-one", "readout", "representable"):
         decay = case(regime).layer(0).decay
         assert bool((decay == 0).all()) and bool(torch.signbit(decay).all())
 
@@ -217,8 +220,8 @@ def test_a_variant_a_regime_cannot_draw_is_refused(regime: str, change: dict[str
 @pytest.mark.parametrize("regime", REGIMES)
 def test_heads_groups_and_layers_differ(regime: str) -> None:
     made = replace(case(regime, tokens=40), layers=2)
-    assert not torch.equal(made.tokens(0, 0).dt, made.tokens(0, 1).dt) or regime == "representable"
+    assert not torch.equal(made.tokens(0, 0).dt, made.tokens(0, 1).dt) or regime in ("erase", "representable")
     tokens, other = made.tokens(0, 0), made.tokens(0, 1)
     assert not torch.equal(tokens.C[:, 0], tokens.C[:, 1]) and not torch.equal(tokens.C, other.C)
-    if regime != "subnormal":
+    if regime not in ("readout", "subnormal"):
         assert not torch.equal(tokens.x[:, 0], tokens.x[:, 1])

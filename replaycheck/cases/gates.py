@@ -15,7 +15,7 @@ from replaycheck_reference.variant import Mamba2Variant
 
 from .stream import Floats, Stream
 
-__all__ = ["DECAY_ONE", "EXACT", "EXTREME", "FAST", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED", "Gates"]
+__all__ = ["DECAY_ONE", "ERASE", "EXACT", "EXTREME", "FAINT", "FAST", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED", "Gates"]
 
 Span = tuple[float, float]
 Events = Callable[[Stream, Floats, Mamba2Variant], Floats]
@@ -114,3 +114,5 @@ EXTREME = Gates(A=(2.0**-12, 2.0**-4), A_log=(-8.25, -2.75), raw=(0, 0), octaves
 SUBNORMAL = Gates(A=(15.75, 16), A_log=(2.75, 2.765625), raw=(-0.125, 0.3125), octaves=(-1, 0), biases=(0.0, 2.0**-6, -(2.0**-6)),
                   events=_dying)
 EXACT = Gates(A=(0, 0), A_log=None, raw=(32, 32), octaves=(0, 0), biases=(0.0,), events=_exact)
+FAINT = Gates(A=(1, 16), A_log=(0.0, 2.75), raw=(-16.5, -8.0), octaves=(-24, -12))
+ERASE = Gates(A=(8, 8), A_log=(2.078125, 2.0859375), raw=(32, 32), octaves=(5, 5), biases=(0.0,))

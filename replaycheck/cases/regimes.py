@@ -69,6 +69,12 @@ REGIMES: dict[str, Regime] = {
                description="one row 1000 times larger: a scale or tolerance shared between rows hides errors of the others"),
         Regime(name="subnormal", gates=rate.SUBNORMAL, values=value.nothing,
                description="x = 0, z from -110 to -80 at once or in steps: the state decays through the fp32 subnormals, flushed or not"),
+        Regime(name="faint", gates=rate.FAINT, start=value.no_start,
+               description="dt down to 6e-8 from an empty state: nothing outweighs a token whose dt is relatively wrong or lost"),
+        Regime(name="erase", gates=rate.ERASE,
+               description="decay 0: the state is the last token alone, one product that shows the precision it was formed in"),
+        Regime(name="readout", gates=rate.DECAY_ONE, values=value.nothing,
+               description="x = 0, decay exactly 1: the output is the readout of the start state alone, and shows its precision"),
         Regime(name="representable", gates=rate.EXACT, values=value.exact, start=value.exact_start, exact=True,
                description="small integers, decay exactly 1: every order gives the rational answer, so one wrong bit is a fault"),
     )

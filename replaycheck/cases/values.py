@@ -13,8 +13,8 @@ from .layers import Geometry
 from .stream import Floats, Stream
 
 __all__ = [
-    "StartLaw", "Values", "ValueLaw", "exact", "exact_start", "extreme", "magnitude", "normal", "normal_start",
-    "nothing", "one_channel", "one_channel_start", "positive", "positive_start", "single_entries",
+    "StartLaw", "Values", "ValueLaw", "exact", "exact_start", "extreme", "magnitude", "no_start", "normal",
+    "normal_start", "nothing", "one_channel", "one_channel_start", "positive", "positive_start", "single_entries",
 ]
 
 _EXACT_START = 4    # largest start entry of the exact law
@@ -134,6 +134,11 @@ def _outlier(geometry: Geometry) -> Floats:
 def normal_start(stream: Stream, geometry: Geometry) -> Floats:
     """Normals of variance 1."""
     return stream.normal("start", (geometry.heads, geometry.head_dim, geometry.state_dim))
+
+
+def no_start(stream: Stream, geometry: Geometry) -> Floats:
+    """Zeros: the tokens alone make the state."""
+    return np.zeros((geometry.heads, geometry.head_dim, geometry.state_dim))
 
 
 def positive_start(stream: Stream, geometry: Geometry) -> Floats:

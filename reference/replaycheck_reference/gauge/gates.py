@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -49,12 +50,13 @@ def _dt_error(layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, path: Path
     gate = unit(policy.gate)
     error = gate * terms.raw.abs() if layer.dt_bias is not None else torch.zeros_like(terms.raw)
     if layer.variant.softplus:
-        error = error * torch.sigmoid(terms.raw)
+        error = error * torch.sigmoid(terms.raw + error)    # softplus is convex: its slope is largest at the upper end
+        largest = terms.dt + error
         if policy.softplus.form == "naive":
-            error = error + table.error("softplus_naive", terms.raw) * (1 + terms.dt)
+            error = error + table.error("softplus_naive", terms.raw) * (1 + largest)
         else:
-            error = error + policy.softplus.units * FP32_UNIT * terms.dt
-        error = error + gate * terms.dt * (policy.gate != "fp32")
+            error = error + policy.softplus.units * FP32_UNIT * largest
+        error = error + gate * largest * (policy.gate != "fp32")
         error = error + tiny(policy, path)
     if policy.ring_dt != policy.gate:
         error = error + unit(policy.ring_dt) * terms.dt.abs()
@@ -70,10 +72,15 @@ def _function_error(policy: Policy, table: FunctionTable, exponent: Tensor) -> T
     return table.error(policy.exponential, finite) + held
 
 
+def _grown(size: Tensor, inherited: Tensor, rate_error: Tensor, roundings: Tensor | float, unit_: float) -> Tensor:
+    """Absolute error of rate * sum: of a sum of exponents `size` with the error `inherited`, under a rate error and so many roundings."""
+    factor = (1 + rate_error) * torch.exp(torch.as_tensor(roundings, dtype=size.dtype, device=size.device) * math.log1p(unit_))
+    return size * (factor - 1) + inherited * factor
+
+
 def _token_exponents(terms: Mamba2Terms, policy: Policy, dt_error: Tensor, rate_error: Tensor) -> Tensor:
     """Absolute error of A dt of each token, its own rounding included: [..., tokens, heads]."""
-    own = rate_error + unit(policy.gate)
-    return terms.rate.abs() * dt_error * (1 + rate_error) + terms.log_decay.abs() * own
+    return _grown(terms.log_decay.abs(), terms.rate.abs() * dt_error, rate_error, 1.0, unit(policy.gate))
 
 
 def _between(prefix: Tensor, span: Tensor) -> Tensor:
@@ -95,12 +102,12 @@ def _sum(
 ) -> tuple[Tensor, Tensor]:
     """exp(A * sum of dt): the sum's roundings, one product, one exponential."""
     gate = unit(policy.gate)
-    inherited = torch.cumsum(terms.rate.abs() * dt_error * (1 + rate_error), -2)
+    inherited = torch.cumsum(terms.rate.abs() * dt_error, -2)
     size = torch.cumsum(terms.log_decay.abs(), -2)
     count = torch.arange(1, size.shape[-2] + 1, device=size.device, dtype=size.dtype)[:, None]
-    start = inherited + size * (gate * count + rate_error) + _function_error(policy, table, terms.total)
+    start = _grown(size, inherited, rate_error, count, gate) + _function_error(policy, table, terms.total)
     apart = (count - count.transpose(0, 1))[..., None].clamp(min=1)
-    span = _between(inherited, terms.span) + _between(size, terms.span) * (gate * apart + rate_error)
+    span = _grown(_between(size, terms.span), _between(inherited, terms.span), rate_error, apart, gate)
     return span + _function_error(policy, table, terms.span), start
 
 
@@ -111,11 +118,12 @@ def _difference(
     gate = unit(policy.gate)
     inherited = torch.cumsum(_token_exponents(terms, policy, dt_error, rate_error), -2)
     count = torch.arange(1, inherited.shape[-2] + 1, device=inherited.device, dtype=inherited.dtype)[:, None]
-    summed = gate * count * torch.cumsum(terms.log_decay.abs(), -2)
+    size = torch.cumsum(terms.log_decay.abs(), -2)
+    summed = _grown(size, inherited, torch.zeros_like(rate_error), count, gate) - inherited
     start = inherited + summed + _function_error(policy, table, terms.total)
     both = summed[..., :, None, :] + summed[..., None, :, :]
     finite = torch.where(torch.isfinite(terms.span), terms.span, 0.0)
-    span = _between(inherited, terms.span) + both + gate * finite.abs() + _function_error(policy, table, terms.span)
+    span = _between(inherited, terms.span) + both + gate * (finite.abs() + both) + _function_error(policy, table, terms.span)
     return span, start
 
 

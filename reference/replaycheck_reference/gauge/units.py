@@ -56,16 +56,15 @@ def product_error(method: str, *, given: str) -> ProductError:
     if method == "tf32x3":
         # lo parts carry a relative 2^-11 of a relative 2^-11; lo * lo is dropped, and is zero where the input is exact in tf32
         dropped = 2.0**-22 if _holds("tf32", given) else 3 * 2.0**-22
-        return ProductError(relative=dropped + fp32, operand=dropped)
+        return ProductError(relative=dropped + fp32, operand=dropped, absolute=smallest_subnormal("tf32"))
     if method == "bf16x3":
         # three parts of 8 bits leave 2^-24; an input that bf16 does not hold is split too, and its smallest cross products are dropped
         dropped = 2.0**-24 if _holds("bf16", given) else 2.0**-21
-        return ProductError(relative=dropped + fp32, operand=dropped)
+        return ProductError(relative=dropped + fp32, operand=dropped, absolute=smallest_subnormal("bf16"))
     cut = {"tf32": 2.0**-10, "tf32_rna": 2.0**-11, "fp16": unit("fp16"), "bf16": unit("bf16")}[method]
     narrow = method if method in ("fp16", "bf16") else "tf32"
     both = cut if _holds(narrow, given) else growth(2, cut)
-    absolute = smallest_subnormal("fp16") if method == "fp16" else 0.0
-    return ProductError(relative=(1 + both) * (1 + fp32) - 1, operand=both, absolute=absolute)
+    return ProductError(relative=(1 + both) * (1 + fp32) - 1, operand=both, absolute=smallest_subnormal(narrow))
 
 
 def _holds(narrow: str, given: str) -> bool:

@@ -13,6 +13,8 @@ __all__ = ["Fit", "fit", "output_fields", "state_fields"]
 
 #: Directions in which fields differ by less than this are left out of a fit.
 _RCOND = 1e-9
+#: A field below this norm is left out: near underflow errors are absolute and follow the field.
+_SMALLEST = 2.0**-96
 
 
 def state_fields(terms: Mamba2Terms) -> Tensor:
@@ -38,7 +40,7 @@ class Fit:
 
     coefficients: relative errors, [..., fields]. rows: the linear map from residual to coefficients, [..., fields, elements].
     mixing: [..., fields, fields], the coefficients that unit errors of each field give: the identity unless fields are dependent.
-    known: which fields are not zero.
+    known: which fields were fitted.
     """
 
     coefficients: Tensor
@@ -50,15 +52,15 @@ class Fit:
 def fit(fields: Tensor, residual: Tensor) -> Fit:
     """Least squares with every field scaled to unit norm. fields: [..., fields, elements]; residual: [..., elements].
 
-    Where anything is not finite there is nothing to fit: every field counts as zero.
+    Where anything is not finite there is nothing to fit: no field is fitted.
     """
     sound = torch.isfinite(fields).flatten(-2).all(-1) & torch.isfinite(residual).all(-1)
     fields = torch.where(sound[..., None, None], fields, 0.0)
     residual = torch.where(sound[..., None], residual, 0.0)
     norm = fields.norm(dim=-1, keepdim=True)
-    known = norm > 0
+    known = norm > _SMALLEST
     scale = torch.where(known, norm, 1.0)
-    unit = fields / scale
+    unit = torch.where(known, fields / scale, 0.0)
     gram = unit @ unit.transpose(-1, -2)
     inverse = torch.linalg.pinv(gram, rtol=_RCOND, hermitian=True)
     rows = inverse @ unit / scale
