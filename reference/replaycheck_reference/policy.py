@@ -64,10 +64,15 @@ class Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Softplus:
-    """How softplus is evaluated. form "naive": log(1 + e^x) with both roundings; "relative": within `units` fp32 roundings of the true value."""
+    """How softplus is evaluated.
+
+    form "naive": log(1 + e^x) with both roundings; "relative": within `units` fp32 roundings of the true value.
+    identity_from: softplus(x) is x itself, exactly, for x >= identity_from; None where that is not promised.
+    """
 
     form: str = "relative"
     units: float = 8.0
+    identity_from: float | None = 20.0
 
     def __post_init__(self) -> None:
         _check("softplus", "form", self.form, ("naive", "relative"))

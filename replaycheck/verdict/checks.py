@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from replaycheck.cases.regimes import REGIMES
 from replaycheck.contract.claims import Claims
 from replaycheck.contract.errors import UsageError
+from replaycheck.judge.relations import exact
 from replaycheck.judge.windows import WINDOW_GUARANTEES
 from replaycheck.play.findings import FINDINGS
 
@@ -63,7 +64,7 @@ CHECKS = {
         Check(name="movement", guarantees=("movement",), owes=_batch_invariant("movement"),
               purpose="a request gives the same bits in other rows and slots, and after a copy"),
         Check(name="determinism", guarantees=("determinism",), owes=_all("determinism"), purpose="the same play twice gives the same bits"),
-        Check(name="exact", guarantees=("exact",), owes=_all("exact"), purpose="on representable inputs the rational answer, bit for bit"),
+        Check(name="exact", guarantees=("exact",), owes=lambda claims: ("exact",) if exact.owed(claims) else (), purpose="on representable inputs the rational answer, bit for bit"),
         Check(name="compile", guarantees=("compile",), owes=_all(),
               purpose="what ran compiles for sm_90, and its instructions stay within the policy"),
     )

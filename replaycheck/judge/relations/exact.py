@@ -9,6 +9,7 @@ from torch import Tensor
 
 from replaycheck.cases.case import Case
 from replaycheck.cases.events import Forward
+from replaycheck.contract.claims import Claims
 from replaycheck.play.source import PlaySource
 from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.layer import Mamba2Layer
@@ -16,7 +17,7 @@ from replaycheck_reference.layer import Mamba2Layer
 from .compare import Difference, measured
 from .dyadic import Dyadic
 
-__all__ = ["answer", "check", "representable"]
+__all__ = ["answer", "check", "owed", "representable"]
 
 _SOFTPLUS_IS_IDENTITY = 30.0      # softplus(x) exceeds x by less than e^-x: from here on less than a quarter ulp of x in any format used
 
@@ -25,7 +26,12 @@ def check(source: PlaySource, case: Case) -> list[Measurement]:
     """The case with representable inputs (small integers, decay exactly 1) against the recurrence in integer arithmetic.
 
     Nothing is rounded on the way, in any order and any format, so every kernel owes every number; a zero may have either sign.
+    Where the kernel does not promise that softplus is the identity at these dt, softplus is off.
     """
+    if not owed(source.claims):
+        return []
+    if not _identity(source.claims):
+        case = replace(case, variant=replace(case.variant, softplus=False))
     drawn = representable(case)
     if drawn is None:
         return []
@@ -40,6 +46,16 @@ def check(source: PlaySource, case: Case) -> list[Measurement]:
                            request=request, layer=layer, token=position - 1, what="state")
     return measured("exact", difference, [play], relation="from the rational answer",
                     promise="small integers and a decay of exactly 1: nothing rounds, so the answer is the rational one")
+
+
+def owed(claims: Claims) -> bool:
+    """Whether the kernel can be given a dt that it promises to use exactly."""
+    return _identity(claims) or "no_softplus" in claims.features
+
+
+def _identity(claims: Claims) -> bool:
+    from_ = claims.policy.softplus.identity_from
+    return from_ is not None and from_ <= _SOFTPLUS_IS_IDENTITY
 
 
 def representable(case: Case) -> Case | None:
