@@ -35,11 +35,11 @@ def install(*, tf32: Literal["truncate", "nearest"] = "truncate") -> None:
     if type(tl.sum).__name__ != "InterpretedFunction":
         raise ReplaycheckError("triton was imported before TRITON_INTERPRET=1 was set; set it first, in a fresh process")
 
-    from . import access, arithmetic, casts, dots, executor, language, loops, reductions
+    from . import access, arithmetic, casts, dots, executor, language, loops, promotion, reductions
 
     dots.patch(tf32)
     if _installed:
         return
-    for part in (casts, arithmetic, access, loops, language, reductions, executor):
+    for part in (casts, arithmetic, access, loops, language, promotion, reductions, executor):
         part.patch()
     _installed = True

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 from triton._utils import validate_block_shape
-from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as upstream
 
 from .access import ArgumentPointer
@@ -38,16 +37,16 @@ def _index(self: Any) -> int:
     return int(np.asarray(self.handle.data).reshape(()))
 
 
-#: By extents: the shape of the type (language tuple of integers), the shape a tensor shows (of constexprs), the element count.
-_shapes: dict[tuple[int, ...], tuple[Any, Any, int]] = {}
+#: By extents: the shape of the type (language tuple of integers), the element count, and both as a tensor shows them (constexprs).
+_shapes: dict[tuple[int, ...], tuple[Any, int, Any, Any]] = {}
 
 
-def _shape_of(extents: tuple[int, ...]) -> tuple[Any, Any, int]:
+def _shape_of(extents: tuple[int, ...]) -> tuple[Any, int, Any, Any]:
     found = _shapes.get(extents)
     if found is None:
         count = validate_block_shape(extents)
         shown = tl.core.tuple([tl.constexpr(extent) for extent in extents])
-        found = _shapes[extents] = (tl.core.tuple(extents), shown, count)
+        found = _shapes[extents] = (tl.core.tuple(extents), count, shown, tl.constexpr(count))
     return found
 
 
@@ -60,7 +59,7 @@ def _block_type_init(self: Any, element_ty: Any, shape: Any) -> None:
     if not self.extents:
         raise TypeError("0d block_type is forbidden")
     self.element_ty = element_ty
-    self.shape, _, self.numel = _shape_of(self.extents)
+    self.shape, self.numel, self.shown_shape, self.shown_numel = _shape_of(self.extents)
     self.name = f"<{self.extents}, {element_ty}>"
 
 
@@ -70,32 +69,20 @@ _NO_SHAPE, _ONE = tl.core.tuple([]), tl.constexpr(1)
 def _tensor_init(self: Any, handle: Any, type: Any) -> None:
     self.handle = handle
     self.type = type
-    self.dtype = type.scalar
-    if type.is_block():
-        _, self.shape, count = _shape_of(type.extents)
-        self.numel = tl.constexpr(count)
+    if isinstance(type, tl.block_type):
+        self.dtype, self.shape, self.numel = type.element_ty, type.shown_shape, type.shown_numel
     else:
-        self.shape, self.numel = _NO_SHAPE, _ONE
+        self.dtype, self.shape, self.numel = type, _NO_SHAPE, _ONE
 
 
-_check_types = TritonSemantic.binary_op_type_checking_impl
-_broadcast = TritonSemantic.broadcast_impl_value
+_ITEM_SIZES = {**{f"{sign}int{8 * size}": size for sign in ("", "u") for size in (1, 2, 4, 8)},
+               **{f"fp{8 * size}": size for size in (2, 4, 8)}, "int1": 1, "bf16": 2, "fp8e4nv": 1, "fp8e5": 1}
 
 
-def _check_types_quickly(self: Any, lhs: Any, rhs: Any, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
-                         arithmetic_check: bool = True, div_or_mod: bool = False) -> Any:
-    """Upstream's promotion, past which two tensors of one arithmetic type go straight."""
-    if type(lhs) is type(rhs) is tl.core.tensor and lhs.dtype is rhs.dtype and not div_or_mod and not lhs.dtype.is_ptr():
-        return _broadcast_quickly(self, lhs, rhs)
-    return _check_types(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
-
-
-def _broadcast_quickly(self: Any, lhs: Any, rhs: Any) -> Any:
-    """Upstream's broadcasting, past which two tensors of one shape go straight."""
-    left, right = lhs.type, rhs.type
-    if getattr(left, "extents", ()) == getattr(right, "extents", ()):
-        return lhs, rhs
-    return _broadcast(self, lhs, rhs)
+def _handle_init(self: Any, data: Any, dtype: Any, attr: Any = None) -> None:
+    self.data, self.dtype, self.attr = data, dtype, {} if attr is None else attr
+    if data.itemsize > _ITEM_SIZES.get(dtype.name, 8):
+        raise ValueError(f"data of type {data.dtype} cannot stand for {dtype}")
 
 
 _ATOMS = {tl.core.tensor, tl.dtype, tl.block_type, tl.pointer_type, ArgumentPointer, int, float, bool, str, type(None)}
@@ -123,8 +110,7 @@ def patch() -> None:
     tl.core.tensor.__index__ = _index
     tl.core.tensor.__init__ = _tensor_init
     tl.block_type.__init__ = _block_type_init
-    TritonSemantic.binary_op_type_checking_impl = _check_types_quickly
-    TritonSemantic.broadcast_impl_value = _broadcast_quickly
+    upstream.TensorHandle.__init__ = _handle_init
     tl.core._unwrap_if_constexpr = _unwrap_quickly
     upstream.InterpretedFunction.__call__ = _device_call
     # Overflow checks feed an assertion that is off; they would triple the cost of index arithmetic.
