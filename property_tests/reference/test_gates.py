@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mpmath
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from reference_problems import needs_balls, problem
 
 from replaycheck_reference.arithmetic import Arb, Arithmetic, Float64, Mpmath
+from replaycheck_reference.recurrences.batched.mamba2 import decompose
 from replaycheck_reference.recurrences.mamba2 import gate
 from replaycheck_reference.variant import Mamba2Variant
 
@@ -63,11 +66,20 @@ def test_balls_of_softplus_and_sigmoid_hold_the_definition(raw: float) -> None:
 
 
 @pytest.mark.parametrize("raw", (-3e38, -1e4, 1e4, 3e38))
-@pytest.mark.parametrize("arithmetic", [Float64(), Mpmath(digits=50), pytest.param(Arb(digits=50) if needs_balls.args[0] is False else None,
-                                                                                marks=needs_balls)], ids=("float64", "mpmath", "arb"))
-def test_far_arguments_of_softplus_are_zero_or_themselves(arithmetic: Arithmetic, raw: float) -> None:
+@pytest.mark.parametrize("engine", [Float64, Mpmath, pytest.param(Arb, marks=needs_balls)])
+def test_far_arguments_of_softplus_are_zero_or_themselves(engine: type[Float64] | type[Mpmath] | type[Arb], raw: float) -> None:
+    arithmetic = engine()
     with arithmetic.working():
         assert arithmetic.nearest(arithmetic.softplus(arithmetic.number(raw))) == max(raw, 0.0)
+
+
+@settings(deadline=None, max_examples=10)
+@given(raws=st.lists(RAW, min_size=1, max_size=64))
+def test_the_batched_softplus_is_log_of_one_plus_exp(raws: list[float]) -> None:
+    small = problem(heads=1, groups=1, head_dim=1, state_dim=1, tokens=len(raws), variant=Mamba2Variant(bias=False))
+    terms = decompose(small.layer, small.start, replace(small.tokens, dt=torch.tensor(raws)[:, None]))
+    for raw, dt in zip(raws, terms.dt[:, 0].tolist(), strict=True):
+        assert relative_error(Float64(), dt, FAR.log(1 + FAR.exp(FAR.mpf(raw)))) <= 4 * 2.0**-53
 
 
 @pytest.mark.parametrize("softplus", (False, True))
