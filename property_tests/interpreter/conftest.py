@@ -31,5 +31,5 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def unpatched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Results of the cast probe in the interpreter as triton ships it, by format."""
+    """Results of casts and of promotion in the interpreter as triton ships it."""
     return _answer("run_unpatched.py", tmp_path_factory.mktemp("unpatched"))

@@ -61,3 +61,14 @@ def test_a_step_kernel_with_bf16_state_follows_torch(probed: Probed) -> None:
     found = probed["step"]
     assert found["state elements that differ"] <= found["of"] // 500
     assert found["worst output"] < 0.1
+
+
+def test_promotion_and_broadcasting_are_the_languages_own(probed: Probed, unpatched: Probed) -> None:
+    assert probed["promotion"]["integers"] == unpatched["promotion"]["integers"]
+    assert probed["promotion"]["shapes"][:7] == unpatched["promotion"]["shapes"][:7]
+    assert probed["promotion"]["shapes"][8:] == unpatched["promotion"]["shapes"][8:]      # row 7 holds a fused multiply-add
+    assert len({tuple(row) for row in probed["promotion"]["shapes"]}) == 11
+
+
+def test_operands_that_do_not_meet_are_refused(probed: Probed) -> None:
+    assert probed["promotion"]["negative number and unsigned"] and probed["promotion"]["shapes that do not meet"]

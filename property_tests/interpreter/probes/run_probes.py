@@ -14,7 +14,7 @@ import torch
 from replaycheck import interpreter
 from replaycheck.contract.errors import ReplaycheckError
 
-PROBES = ("cast_probe", "arithmetic_probe", "reduction_probe", "dot_probe", "loop_probe", "bounds_probe", "step_probe")
+PROBES = ("cast_probe", "arithmetic_probe", "reduction_probe", "dot_probe", "loop_probe", "bounds_probe", "promotion_probe", "step_probe")
 
 
 def refusal_of(version: str) -> str:

@@ -1,4 +1,4 @@
-"""The cast probe in the interpreter as triton ships it, which is wrong: run_unpatched.py ANSWER.json"""
+"""Two probes in the interpreter as triton ships it, which casts wrongly: run_unpatched.py ANSWER.json"""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+import promotion_probe
 from cast_probe import downcasts
 from patterns import FORMATS
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps({name: downcasts(FORMATS[name]) for name in ("bf16", "e4m3", "e5m2")}))
+    found = {"down": {name: downcasts(FORMATS[name]) for name in ("bf16", "e4m3", "e5m2")}, "promotion": promotion_probe.probe()}
+    Path(sys.argv[1]).write_text(json.dumps(found))
