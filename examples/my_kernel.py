@@ -58,7 +58,7 @@ def step(pool, slots, tokens, layer):
 
 claims = Claims(
     name="my kernel",
-    policy=Policy(softplus=Softplus(form="naive")),  # log(1 + exp) as written: without this line the gates fail
+    policy=Policy(softplus=Softplus(form="naive")),  # log(1 + exp) as written: without this line it fails
     states=("fp32", "bf16"),
     activations=("bf16",),
     outputs=("bf16",),
