@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 from replaycheck.cases.traces import Trace
-from replaycheck.judge.windows import judge_windows
+from replaycheck.judge.windows import continuity_measurement, judge_windows
 from replaycheck_reference.gauge.functions import FunctionTable
 
 from .bits import BitsTable
@@ -22,7 +22,8 @@ def judge_trace(trace: Trace, path: str, *, table: FunctionTable, strict: bool =
     started = monotonic()
     policy = trace.claims.policy.built(state=trace.formats.state, output=trace.formats.output)
     tally, bits = Tally(), BitsTable(policy.gate)
-    found = judge_windows(trace.windows, trace.layers, policy, table, case="", regime="")
+    followed = continuity_measurement(trace.windows)
+    found = [*judge_windows(trace.windows, trace.layers, policy, table, case="", regime=""), *([] if followed is None else [followed])]
     tally.add(found)
     for m in found:
         bits.add(m, trace.formats, case="")

@@ -14,13 +14,14 @@ from ...play.result import Play
 from ...play.windows import Window
 from ...verdict.measurement import Measurement
 from .batches import batches
+from .continuity import continuity_measurement
 from .coverage import covered_cells
 from .gates import gate_measurement
 from .pooled import pooled_decay_measurements
 from .residuals import output_measurement, state_measurement
 from .rounding import rounding_measurements
 
-__all__ = ["WINDOW_GUARANTEES", "judge_play", "judge_windows"]
+__all__ = ["WINDOW_GUARANTEES", "continuity_measurement", "judge_play", "judge_windows"]
 
 #: Guarantees that window checks speak about.
 WINDOW_GUARANTEES = ("outputs", "state", "gates", "rounding")

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from replaycheck_reference.policy import Path, Policy
 
 from ...verdict.measurement import Measurement
 from .batches import Batch
@@ -21,21 +24,36 @@ __all__ = ["pooled_decay_measurements"]
 
 #: Rows an output must have for each field fitted.
 _ROWS_A_FIELD = 3
-_DERIVATION = "mean of the claimed policy's gate error, and 8 standard deviations of the pooled roundings, uniform over their budget"
+#: Outputs, counted by their weights, from which their own scatter tells the noise of their mean.
+_ENOUGH = 40
+#: Products and sums whose errors have no preferred sign.
+_UNBIASED = ("fp32", "fp64")
+_BOUNDED = "mean of the claimed policy's gate error, and 8 standard deviations of the pooled roundings, uniform over their budget"
+_SCATTERED = "mean of the claimed policy's gate error, and 8 standard errors of the pooled mean"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outputs:
+    """Fits of one path's outputs, flat: error of the decay, the policy's gate term, and the variance that budgets allow."""
+
+    coefficient: Tensor
+    gate: Tensor
+    variance: Tensor
 
 
 def pooled_decay_measurements(judged: Sequence[Batch]) -> list[Measurement]:
     """One measurement a path: the weighted mean error of the decay that outputs show. Paths whose outputs have too few rows are left out."""
-    sums: dict[str, Tensor] = {}
+    fitted: dict[str, list[_Outputs]] = {}
     for batch in judged:
         for token, path in enumerate(batch.paths):
             if batch.layer.head_dim >= _ROWS_A_FIELD * (token + 2):
-                sums[path] = sums.get(path, torch.zeros(4, dtype=torch.float64)) + _sums(batch, token)
-    return [m for path, total in sorted(sums.items()) if (m := _measurement(path, total)) is not None]
+                fitted.setdefault(path, []).append(_fitted(batch, token))
+    policy = judged[0].policy if judged else Policy()
+    return [m for path, parts in sorted(fitted.items()) if (m := _measurement(path, parts, policy.paths[path])) is not None]
 
 
-def _sums(batch: Batch, token: int) -> Tensor:
-    """Over one token's outputs: sums of coefficient / variance, gate term / variance, 1 / variance, and how many there were."""
+def _fitted(batch: Batch, token: int) -> _Outputs:
+    """The fits of one token's outputs in which the decay of the start state stands apart from every token."""
     fields = output_fields(batch.terms)[:, token, :, : token + 2]
     residual = batch.outputs.seen - batch.outputs.exact
     solved = fit(fields, residual[:, token])
@@ -43,23 +61,31 @@ def _sums(batch: Batch, token: int) -> Tensor:
     variance = ((solved.rows[..., 0, :] ** 2) * scattered**2).sum(-1) / 3
     gate = batch.bound.output_decay[:, token]
     usable = solved.known[..., 0] & torch.isfinite(gate) & torch.isfinite(variance) & (variance > 0)
-    # a token's field that repeats the readout takes a share of its error; what is left of the decay's own is on the diagonal
+    # a token's field that repeats the readout takes a share of its error
     usable &= (solved.mixing[..., 0, 0] - 1).abs() < 1e-6
-    weight = torch.where(usable, 1 / torch.where(usable, variance, 1.0), 0.0)
-    held = torch.where(usable, gate, 0.0)
-    return torch.stack([(solved.coefficients[..., 0] * weight).sum(), (held * weight).sum(), weight.sum(), usable.sum().to(torch.float64)]).cpu()
+    return _Outputs(coefficient=solved.coefficients[..., 0][usable].cpu(), gate=gate[usable].cpu(), variance=variance[usable].cpu())
 
 
-def _measurement(path: str, total: Tensor) -> Measurement | None:
-    coefficient, gate, weight, count = total.tolist()
-    if not weight:
+def _measurement(path: str, parts: Sequence[_Outputs], evaluated: Path) -> Measurement | None:
+    coefficient, gate, variance = (torch.cat([getattr(p, f) for p in parts]) for f in ("coefficient", "gate", "variance"))
+    if not len(coefficient):
         return None
-    mean, allowed = coefficient / weight, gate / weight + DEVIATIONS / math.sqrt(weight)
+    weight = 1 / variance
+    weight = weight / weight.sum()
+    mean, allowed = float(weight @ coefficient), float(weight @ gate)
+    effective = 1 / float(weight @ weight)
+    unbiased = evaluated.readout in _UNBIASED and evaluated.accumulator in _UNBIASED
+    if unbiased and effective >= _ENOUGH:
+        noise = math.sqrt(float(weight**2 @ (coefficient - mean) ** 2) * effective / (effective - 1))
+        derivation = _SCATTERED
+    else:
+        noise, derivation = math.sqrt(float(weight**2 @ variance)), _BOUNDED
+    budget = allowed + DEVIATIONS * noise
     diagnosis = ""
-    if abs(mean) > allowed:
+    if abs(mean) > budget:
         diagnosis = f"the decay of the start state is off by {mean:+.2e} (2^{math.log2(abs(mean)):.1f}) of itself on average"
     return Measurement(
-        guarantee="gates", value=abs(mean), budget=allowed, unit="relative", derivation=_DERIVATION,
+        guarantee="gates", value=abs(mean), budget=budget, unit="relative", derivation=derivation,
         place={"path": path, "coefficient": "the decay of the start state, pooled"}, got=1 + mean, exact=1.0, diagnosis=diagnosis,
-        facts={"outputs": int(count), "gate term": gate / weight, "noise": 1 / math.sqrt(weight)},
+        facts={"outputs": len(coefficient), "gate term": allowed, "noise": noise},
     )
