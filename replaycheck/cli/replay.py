@@ -29,8 +29,7 @@ _LAUNCHES = 4
 def replay(args: argparse.Namespace) -> int:
     """Play one saved case, bit for bit, with every check that fits it. The verdict is about this case alone."""
     case = Case.load(args.case)
-    chosen = select(args.only).checks_of(CHECKS)
-    checks = tuple(name for name in chosen if name != "exact" or case.law.exact)
+    checks = select(args.only).checks_of(CHECKS)
     check_writable(args.out)
     torch.set_num_threads(1)
     run = _run(args, Job(case=case, checks=checks))

@@ -64,7 +64,8 @@ CHECKS = {
         Check(name="movement", guarantees=("movement",), owes=_batch_invariant("movement"),
               purpose="a request gives the same bits in other rows and slots, and after a copy"),
         Check(name="determinism", guarantees=("determinism",), owes=_all("determinism"), purpose="the same play twice gives the same bits"),
-        Check(name="exact", guarantees=("exact",), owes=lambda claims: ("exact",) if exact.owed(claims) else (), purpose="on representable inputs the rational answer, bit for bit"),
+        Check(name="exact", guarantees=("exact",), owes=lambda claims: ("exact",) if exact.owed(claims) else (),
+              purpose="on representable inputs the rational answer, bit for bit"),
         Check(name="compile", guarantees=("compile",), owes=_all(),
               purpose="what ran compiles for sm_90, and its instructions stay within the policy"),
     )

@@ -85,7 +85,7 @@ def _check(source: PlaySource, play: Play, check: str, case: Case, table: Functi
     if check == "windows":
         return judge_play(play, source.claims, table)
     if check in _RELATIONS:
-        return _RELATIONS[check](source, case)
+        return [replace(m, case=case.id) for m in _RELATIONS[check](source, case)]  # the case that all the compared plays derive from
     if check == "compile" and compiler is not None:
         return compiler(play, source.claims)
     return []
