@@ -38,12 +38,12 @@ def _case(index: int, kind: str) -> Case:
     """Every regime, form and capacity in turn; every fourth case a life with pads, copies and reuse, the others one request."""
     regimes = tuple(REGIMES)
     regime = regimes[index % len(regimes)]
-    schedule = mixed(index, slots=3, forwards=6) if index % 5 == 0 else plain(1, 5)
+    schedule = mixed(index, slots=3, forwards=6) if index % 5 == 0 else plain(1, 6)
     return Case(
         name=f"{kind}-{index}", heads=2, head_dim=16, state_dim=(16, 32)[index % 2], groups=1 + index // 7 % 2,
         variant=_form(index // len(regimes), regime),
         formats=Formats(state="fp32", activation=("fp32", "bf16")[index // 3 % 2], output="fp32"),
-        capacity=(3, 4, 5)[index // 2 % 3] if kind == "replay" else 1, slots=3, regime=regime, seed=index, schedule=schedule,
+        capacity=(5, 6)[index // 2 % 2] if kind == "replay" else 1, slots=3, regime=regime, seed=index, schedule=schedule,
     )
 
 
@@ -56,10 +56,15 @@ def _played(kind: str, index: int) -> Play:
 
 
 def _differing(kernel: HostKernel, base: str, index: int) -> tuple[int, int]:
-    """How many outputs differ in bits from the base's, of how many, after asserting that nothing is flagged."""
+    """How many outputs differ in bits from the base's, of how many, after asserting that nothing is flagged.
+
+    Where the decay is exactly 1 there are no weights to differ in, and nothing is counted.
+    """
     case = _case(index, base)
     made, measurements = judged(kernel, case)
     assert not broken(measurements), f"case {index} ({case.regime}, {case.variant}): {broken(measurements)}"
+    if case.law.gates.A_log is None:
+        return 0, 0
     reference = _played(base, index)
     pairs = [(made.outputs[key], reference.outputs[key]) for key in made.outputs]
     return sum(count_differing(a, b) for a, b in pairs), sum(a.numel() for a, _ in pairs)
@@ -67,18 +72,9 @@ def _differing(kernel: HostKernel, base: str, index: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
 def test_a_right_variant_is_never_flagged_though_its_bits_differ(variant: Variant) -> None:
-    kind = variant.base.claims.kind
-    judged_here = [index for index in range(CASES) if variant.name != "tf32x3" or _case(index, kind).regime != "subnormal"]
-    counts = [_differing(variant.kernel, kind, index) for index in judged_here]
+    counts = [_differing(variant.kernel, variant.base.claims.kind, index) for index in range(CASES)]
     differing, compared = (sum(part) for part in zip(*counts, strict=True))
     assert differing >= compared / 10, f"only {differing} of {compared} outputs differ from the base"
-
-
-@pytest.mark.xfail(strict=True, reason="no underflow term for the tf32 parts of a subnormal operand, which are cut at 2^-137")
-def test_declared_tf32x3_is_not_flagged_while_a_state_decays_through_the_subnormals() -> None:
-    for index in range(CASES):
-        if _case(index, "replay").regime == "subnormal":
-            _differing(VARIANTS["tf32x3"].kernel, "replay", index)
 
 
 def test_every_variant_states_a_policy_or_an_order_of_its_own() -> None:
