@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from made_windows import decayed_by, exactly, failed, judged, layer, windows, without_token
 from replaycheck.judge.windows import continuity_measurement
+from replaycheck_reference.recurrences.batched.mamba2 import decompose
 
 
 @settings(deadline=None, max_examples=25)
@@ -31,6 +32,14 @@ def test_a_lost_token_is_named_with_its_age() -> None:
     found = failed(judged(made, windows(made, lambda t: exactly(without_token(t, 0)))))
     assert found["state"].diagnosis == "acts as if the token of age 3 had weight 0"
     assert "the weight of the token of age 3" in found["gates"].diagnosis
+
+
+def test_a_token_that_never_came_is_named_with_its_age() -> None:
+    made = layer(head_dim=16, state_dim=16)
+    right = windows(made, count=1)
+    short = decompose(made, right[0].start, right[0].tokens[torch.tensor([0, 1, 3])])
+    found = failed(judged(made, [replace(right[0], end=short.end().float())]))
+    assert found["state"].diagnosis == "acts as if the token of age 1 had never come"
 
 
 def test_a_wrong_group_is_named() -> None:

@@ -69,7 +69,7 @@ def bound(
         gates = gate_errors(layer, terms, policy, path, table)
         mine = torch.tensor([p == name for p in paths], device=outputs.device)[:, None]
         outputs = torch.where(mine[..., None], _outputs(terms, gates, policy, path, table, activation), outputs)
-        output_decay = torch.where(mine, gates.decay / terms.decay + _gate_error(terms, table), output_decay)
+        output_decay = torch.where(mine, gates.decay / terms.decay + _gate_error(terms, policy, table), output_decay)
     end, shares = _end(terms, gate_errors(layer, terms, policy, policy.paths[paths[-1]], table), policy, policy.paths[paths[-1]], activation)
     return Mamba2Bound(outputs=outputs, output_decay=output_decay, end=end, shares=shares)
 
@@ -176,14 +176,17 @@ def _stored_readout(terms: Mamba2Terms, policy: Policy, error: Tensor, C: Tensor
     return added
 
 
-def _silu_error(z: Tensor, table: FunctionTable) -> Tensor:
-    """Relative error of silu: sigmoid by division or reciprocal, z multiplied before or after: three roundings beside the measured form."""
-    return table.error("silu", z) + growth(3, unit("fp32"))
+def _silu_error(z: Tensor, policy: Policy, table: FunctionTable) -> Tensor:
+    """Relative error of silu: as measured, or by way of the policy's own exponential.
+
+    sigmoid may be formed by division or reciprocal, z multiplied before or after: five roundings more cover every form.
+    """
+    return torch.maximum(table.error("silu", z), table.error(policy.exponential, -z)) + growth(5, unit("fp32"))
 
 
-def _gate_error(terms: Mamba2Terms, table: FunctionTable) -> Tensor | float:
+def _gate_error(terms: Mamba2Terms, policy: Policy, table: FunctionTable) -> Tensor | float:
     """The largest relative error of the z gate over the rows of each output: [..., tokens, heads]."""
-    return 0.0 if terms.z is None else _silu_error(terms.z, table).amax(-1)
+    return 0.0 if terms.z is None else _silu_error(terms.z, policy, table).amax(-1)
 
 
 def _gated(terms: Mamba2Terms, policy: Policy, error: Tensor, table: FunctionTable) -> Tensor:
@@ -191,7 +194,7 @@ def _gated(terms: Mamba2Terms, policy: Policy, error: Tensor, table: FunctionTab
     gate = terms.gate
     if gate is None or terms.z is None:
         return error
-    silu = _silu_error(terms.z, table)
+    silu = _silu_error(terms.z, policy, table)
     value = terms.ungated().abs()
     flushed = 2.0**-124 * (1 + terms.z.abs())
     return error * gate.abs() * (1 + silu) + value * gate.abs() * silu + (value + error) * flushed

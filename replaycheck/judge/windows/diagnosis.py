@@ -12,7 +12,7 @@ from torch import Tensor
 from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
 
 from .batches import Batch
-from .fields import output_fields, state_fields
+from .fields import fit, output_fields, state_fields
 
 __all__ = ["diagnose_output", "diagnose_state"]
 
@@ -37,6 +37,7 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
     seen = batch.outputs.seen[window, token, head]
     return (
         _one_cause(fields, residual, ages)
+        or _other_history(batch, window, token + 1, seen, allowed, lambda terms: terms.outputs()[-1, head])
         or _other_group(batch, window, head, seen, allowed, lambda terms: terms.outputs()[token, head])
         or _precision(residual, _companion(batch, window, token, head))
     )
@@ -52,9 +53,11 @@ def diagnose_state(batch: Batch, window: int, head: int) -> str:
     count = fields.shape[0] - 1
     names = ["the start state"] + [f"the token of age {count - 1 - j}" for j in range(count)]
     allowed = (batch.end.budget + batch.end.rounding)[window, head]
+    seen = batch.end.seen[window, head]
     return (
         _one_cause(fields, residual, names)
-        or _other_group(batch, window, head, batch.end.seen[window, head], allowed, lambda terms: terms.end()[head])
+        or _other_history(batch, window, count, seen, allowed, lambda terms: terms.end()[head])
+        or _other_group(batch, window, head, seen, allowed, lambda terms: terms.end()[head])
         or _precision(residual, batch.end.exact[window, head].flatten())
     )
 
@@ -62,19 +65,23 @@ def diagnose_state(batch: Batch, window: int, head: int) -> str:
 def _one_cause(fields: Tensor, residual: Tensor, names: list[str]) -> str:
     """The one term whose weight alone accounts for the residual, if there is one."""
     energy = float(residual @ residual)
+    if energy == 0:
+        return ""
+    for along in (fit(fields, residual).coefficients, _alone(fields, residual)):
+        left = ((residual - along[:, None] * fields) ** 2).sum(-1) / energy
+        if float(left.min()) <= 1 - _EXPLAINS:
+            # dependent terms explain alike: the one lost or doubled is the likelier story
+            alike = left <= left.min() + 0.01
+            plain = torch.minimum((along + 1).abs(), (along - 1).abs())
+            best = int(torch.where(alike, plain, torch.inf).argmin())
+            return f"acts as if {names[best]} {_weight(float(along[best]))}"
+    return ""
+
+
+def _alone(fields: Tensor, residual: Tensor) -> Tensor:
+    """Each term's weight error were it the only one: terms that depend on one another share a joint fit between them."""
     sizes = (fields * fields).sum(-1)
-    usable = sizes > 0
-    if energy == 0 or not bool(usable.any()):
-        return ""
-    along = torch.where(usable, fields @ residual / torch.where(usable, sizes, 1.0), 0.0)
-    explained = along * along * sizes / energy
-    if float(explained.max()) < _EXPLAINS:
-        return ""
-    # dependent terms explain alike: the one lost or doubled is the likelier story
-    alike = explained >= explained.max() - 0.01
-    plain = torch.minimum((along + 1).abs(), (along - 1).abs())
-    best = int(torch.where(alike, plain, torch.inf).argmin())
-    return f"acts as if {names[best]} {_weight(float(along[best]))}"
+    return torch.where(sizes > 0, fields @ residual / torch.where(sizes > 0, sizes, 1.0), 0.0)
 
 
 def _weight(error: float) -> str:
@@ -96,6 +103,20 @@ def _other_group(batch: Batch, window: int, head: int, seen: Tensor, allowed: Te
         swapped = replace(item.tokens, B=item.tokens.B[:, every], C=item.tokens.C[:, every])
         if group != mine and bool(((seen - read(decompose(layer, item.start, swapped))).abs() <= 4 * allowed).all()):
             return f"acts as if head {head} used group {group} instead of {mine}"
+    return ""
+
+
+def _other_history(batch: Batch, window: int, count: int, seen: Tensor, allowed: Tensor, read: Callable[[Mamba2Terms], Tensor]) -> str:
+    """Whether the first `count` tokens of the window without one of them, or with one twice, give what was seen."""
+    item, every = batch.windows[window], list(range(count))
+    for token in reversed(every):
+        age = count - 1 - token
+        for what, history in (("had never come", every[:token] + every[token + 1 :]), ("had come twice", every[: token + 1] + every[token:])):
+            if not history:
+                continue
+            value = read(decompose(batch.layer, item.start, item.tokens[torch.tensor(history)]))
+            if bool(((seen - value).abs() <= 4 * allowed).all()):
+                return f"acts as if the token of age {age} {what}"
     return ""
 
 

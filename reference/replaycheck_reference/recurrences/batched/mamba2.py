@@ -77,11 +77,7 @@ def decompose(layer: Mamba2Layer, start: Tensor, tokens: Mamba2Tokens) -> Mamba2
     dt = _softplus(raw) if layer.variant.softplus else raw
     log_decay = rate * dt
     total = torch.cumsum(log_decay, -2)
-    count = total.shape[-2]
-    past = torch.ones(count, count, dtype=torch.bool, device=total.device).tril()[:, :, None]
-    span = torch.where(past, total[..., :, None, :] - total[..., None, :, :], -torch.inf)
-    # the diagonal is exactly zero even where totals are huge
-    span = torch.where(torch.eye(count, dtype=torch.bool, device=total.device)[:, :, None], 0.0, span)
+    span = _spans(log_decay)
     weight = dt[..., None, :, :] * torch.exp(span)
     group = layer.group_of_head().to(total.device)
     x, B, C = to64(tokens.x), to64(tokens.B)[..., group, :], to64(tokens.C)[..., group, :]
@@ -94,6 +90,15 @@ def decompose(layer: Mamba2Layer, start: Tensor, tokens: Mamba2Tokens) -> Mamba2
         skip=torch.zeros_like(x) if layer.D is None else to64(layer.D)[:, None] * x,
         z=None if tokens.z is None else to64(tokens.z),
     )
+
+
+def _spans(log_decay: Tensor) -> Tensor:
+    """Sum of the log decays after token j up to token m, each span by itself: a huge one elsewhere costs it nothing. -inf for j > m."""
+    token = torch.arange(log_decay.shape[-2], device=log_decay.device)
+    now, then, between = token[:, None, None], token[None, :, None], token[None, None, :]
+    inside = ((then < between) & (between <= now)).to(torch.float64)
+    past = (token[None, :] <= token[:, None])[:, :, None]
+    return torch.where(past, torch.einsum("mji,...ih->...mjh", inside, log_decay), -torch.inf)
 
 
 def _float64(value: Tensor) -> Tensor:
