@@ -11,10 +11,13 @@ from replaycheck.contract.claims import Claims, Formats
 from replaycheck.contract.memory import Memory
 from replaycheck.contract.session import PAD, Session, Stored
 from replaycheck_kernels import cursors, mamba2
+from replaycheck_kernels.mamba2.configs import ReplayConfig, StepConfig, replay_config
 from replaycheck_kernels.pool import MAX_CAPACITY, Allocator, Geometry, Pool, allocate
 from replaycheck_reference.formats.arrays import TORCH_DTYPE
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.policy import Path, Policy, Softplus
+
+Config = StepConfig | ReplayConfig
 
 __all__ = ["Mamba2Kernel", "replay", "step"]
 
@@ -29,6 +32,11 @@ _STATE_DIMS = (16, 32, 64, 128, 256)
 _FEATURES = ("bias", "skip", "gated", "groups", "no_softplus")
 _GUARANTEES = ("batch_invariant", "nan_poison")
 
+#: Where activations are bf16: bf16 checkpoints are read and windows are folded on the matrix unit, a computed operand in three parts.
+_SCORES = Path(
+    output="scores", weights="sum", token="bf16x3", readout="bf16x3", score="bf16x3", value="bf16x3", accumulator="tensor"
+)
+
 STEP_CLAIMS = Claims(
     name="replaycheck mamba2 step", kind="step", policy=Policy(paths={"step": Path()}, softplus=_SOFTPLUS),
     states=_FORMATS, activations=_FORMATS, outputs=_FORMATS, head_dims=_HEAD_DIMS, state_dims=_STATE_DIMS, capacities=(1, 1),
@@ -39,8 +47,8 @@ REPLAY_CLAIMS = Claims(
     name="replaycheck mamba2 replay", kind="replay",
     policy=Policy(
         paths={
-            "output": Path(output="scores", weights="sum"),
-            "flush": Path(output="scores", weights="sum", token="bf16x3", accumulator="tensor"),
+            "output": _SCORES,
+            "flush": _SCORES,
         },
         softplus=_SOFTPLUS,
     ),
@@ -52,10 +60,13 @@ REPLAY_CLAIMS = Claims(
 class Mamba2Session:
     """A stack of layers over one memory; layers of a replay stack share the cursor of the first."""
 
-    def __init__(self, layers: Sequence[Mamba2Layer], pools: Sequence[Pool], launch: Callable[..., Tensor]) -> None:
+    def __init__(
+        self, layers: Sequence[Mamba2Layer], pools: Sequence[Pool], launch: Callable[..., Tensor], configs: Sequence[Config | None]
+    ) -> None:
         self._layers = layers
         self._pools = pools
         self._launch = launch
+        self._configs = configs
         self._committed = [0] * pools[0].slots
         self._slots = torch.empty(0, dtype=torch.int32, device=pools[0].state.device)
         self._rows: list[tuple[int, int]] = []
@@ -84,6 +95,7 @@ class Mamba2Session:
         self._launch(
             self._pools[layer], self._slots, x=tokens.x, dt=tokens.dt, B=tokens.B, C=tokens.C, z=tokens.z, A=parameters.decay,
             dt_bias=parameters.dt_bias, D=parameters.D, softplus=parameters.variant.softplus, out=out,
+            config=self._configs[layer],
         )
 
     def commit(self, counts: Sequence[int | None]) -> None:
@@ -145,7 +157,17 @@ class Mamba2Kernel:
                     allocator=_allocator(memory, index),
                 )
             )
-        return Mamba2Session([layer.to(pools[0].state.device) for layer in layers], pools, self._launch)
+        configs = [_config(pool, TORCH_DTYPE[formats.activation]) for pool in pools]
+        return Mamba2Session([layer.to(pools[0].state.device) for layer in layers], pools, self._launch, configs)
+
+
+def _config(pool: Pool, activation: torch.dtype) -> Config | None:
+    """The measured configuration on a device; the one with the fewest programs, which has the same bits, where kernels are interpreted."""
+    if pool.state.is_cuda:
+        return None
+    if pool.ring is None:
+        return StepConfig(tile=pool.geometry.head_dim & -pool.geometry.head_dim)
+    return replay_config(pool.geometry, state=pool.state.dtype, activation=activation, rows=1 << 20)
 
 
 def _allocator(memory: Memory, layer: int) -> Allocator:

@@ -18,7 +18,7 @@ class Residual:
     """Relative norms of errors, worst over the heads of all rows.
 
     state_local: the stored state against float64 restarted from the kernel's own stored state at each publication (with 16-bit state
-    this holds the rounding of the store); state_global: against the exact trajectory, at the end. output: against the restarted one.
+    this holds the rounding of the store); state_global: against the exact trajectory, at the last publication. output: against the restarted one.
     unlike_nearest: share of stored numbers unlike the correctly rounded exact state.
     """
 
@@ -52,7 +52,7 @@ def residual(sets: Sets, call: Callable[[Sets, int, Tensor], Tensor], *, tokens:
     for ring in (pool.ring.x, pool.ring.B, pool.ring.dt):
         ring.fill_(float("nan"))
     exact = own = pool.state[1:].double()
-    state_local = output = unlike = 0.0
+    state_local = state_global = output = unlike = 0.0
     for token in range(tokens):
         sets.inputs[0] = sets.draw()
         sets.inputs[0].out.fill_(float("nan"))
@@ -64,7 +64,6 @@ def residual(sets: Sets, call: Callable[[Sets, int, Tensor], Tensor], *, tokens:
             stored = pool.state[1:]
             state_local = max(state_local, _worst(stored.double(), own))
             unlike = max(unlike, float((stored != own.to(stored.dtype)).double().mean()))
+            state_global = _worst(stored.double(), exact)
             own = stored.double()
-    return Residual(
-        tokens=tokens, state_local=state_local, state_global=_worst(pool.state[1:].double(), exact), output=output, unlike_nearest=unlike
-    )
+    return Residual(tokens=tokens, state_local=state_local, state_global=state_global, output=output, unlike_nearest=unlike)

@@ -1,8 +1,7 @@
 """Launch configurations, measured on one H200.
 
-A configuration says which program computes an element. What decides the order of its sums (heads, slice and, where sums run on fused
-multiply-adds, tile) is fixed by the build; what is left (rows, stages, and the tile on the matrix unit) does not change a bit, so the
-batch size may choose it.
+A configuration says which program computes an element. What decides the order of its sums (`matrix`, `width`, `slice`, and `tile` where
+sums run on fused multiply-adds) is fixed by the build; what is left does not change a bit, so the batch size may choose it.
 """
 
 from __future__ import annotations
@@ -18,36 +17,31 @@ __all__ = ["ReplayConfig", "StepConfig", "replay_config", "step_config"]
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """tile: rows of the head dim a program. slice: columns of a slice. warps: of a program. registers: a lane may use, None for any."""
+    """tile: rows of the head dim a program, a power of two that divides it."""
 
     tile: int
-    slice: int
-    warps: int
-    registers: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """matrix: state products on the matrix unit. heads, rows: heads and rows of the head dim a program walks. slice: columns of a slice.
+    """How a replay launch is cut up; every program is one warp.
 
-    tile, fold_tile: rows a turn of the walk takes on ordinary and on folding steps. stages, fold_stages: depth of its pipeline.
-    registers: a lane may use, None for any.
+    matrix: products with the state run on the matrix unit (bf16 state and activations), else on fused multiply-adds. heads: heads of one
+    group a program walks. width: height of its tiles of per-head values, at least `heads`. rows: rows of the head dim it walks, head_dim
+    or a power of two that divides it. tile, fold_tile: rows a turn takes on ordinary and on folding steps. stages, fold_stages: depth
+    of the loads' pipeline. slice: columns of the state that lie side by side in a warp. registers: a lane may use, None for any.
     """
 
     matrix: bool
     heads: int
+    width: int
     rows: int
     tile: int
-    slice: int
-    stages: int
     fold_tile: int
+    stages: int
     fold_stages: int
+    slice: int
     registers: int | None = None
-
-
-def _slice(geometry: Geometry, state: torch.dtype) -> int:
-    """Columns in 128 bytes of state: eight lanes of 16 bytes share a row."""
-    return min(geometry.state_dim, 128 // state.itemsize)
 
 
 def _tile(rows: int, wanted: int) -> int:
@@ -55,25 +49,39 @@ def _tile(rows: int, wanted: int) -> int:
     return min(rows & -rows, wanted)
 
 
-def step_config(geometry: Geometry, state: torch.dtype) -> StepConfig:
-    """The configuration of a build."""
-    return StepConfig(tile=16, slice=_slice(geometry, state), warps=1)
+def step_config(geometry: Geometry, *, state: torch.dtype, rows: int) -> StepConfig:
+    """The configuration of a build for a batch of `rows`."""
+    few = rows * geometry.heads <= 256
+    if state == torch.float32:
+        return StepConfig(tile=4 if few else 8)
+    return StepConfig(tile=8 if few else 16)
 
 
 def replay_config(geometry: Geometry, *, state: torch.dtype, activation: torch.dtype, rows: int) -> ReplayConfig:
-    """The configuration of a build for a batch of `rows`. The matrix unit reads bf16 states with bf16 activations."""
-    height, work = geometry.head_dim, rows * geometry.heads
+    """The configuration of a build for a batch of `rows`."""
+    work = rows * geometry.heads
     if state == activation == torch.bfloat16:
-        heads = _tile(geometry.heads // geometry.groups, 2)
-        if work <= 256:
-            return ReplayConfig(
-                matrix=True, heads=heads, rows=16, tile=16, slice=geometry.state_dim, stages=2, fold_tile=16, fold_stages=3
-            )
-        tile = _tile(height, 32 if work <= 4096 else 64)
-        return ReplayConfig(
-            matrix=True, heads=heads, rows=height, tile=tile, slice=geometry.state_dim, stages=2, fold_tile=16, fold_stages=3
-        )
-    walked = 16 if work <= 2048 else height
+        return _matrix_config(geometry, work)
     return ReplayConfig(
-        matrix=False, heads=1, rows=walked, tile=16, slice=_slice(geometry, state), stages=3, fold_tile=16, fold_stages=2
+        matrix=False, heads=1, width=1, rows=16 if work <= 8192 else geometry.head_dim, tile=16, fold_tile=16, stages=3, fold_stages=1,
+        slice=min(geometry.state_dim, 128 // state.itemsize), registers=168 if work <= 256 else None,
+    )
+
+
+def _matrix_config(geometry: Geometry, work: int) -> ReplayConfig:
+    """Few programs with much to do when there is much work, many small ones when there is little."""
+    width = _tile(geometry.heads // geometry.groups, 2)
+    if work <= 256:
+        heads, rows, tile, stages = 1, 16, 16, 2
+    elif work <= 1024:
+        heads, rows, tile, stages = 1, geometry.head_dim, 32, 2
+    elif work <= 4096:
+        heads, rows, tile, stages = width, geometry.head_dim, 32, 2
+    elif work <= 8192:
+        heads, rows, tile, stages = width, geometry.head_dim, 64, 3
+    else:
+        heads, rows, tile, stages = width, geometry.head_dim, 64, 2
+    return ReplayConfig(
+        matrix=True, heads=heads, width=width, rows=rows, tile=_tile(rows, tile), fold_tile=16, stages=stages, fold_stages=3,
+        slice=geometry.state_dim,
     )

@@ -18,30 +18,38 @@ from ..gates import gated, step_size
 from ..pool import Pool, Ring
 from .configs import ReplayConfig, replay_config
 from .inputs import Inputs, check
-from .tiles import columns, fold, load_slices, matrix_column, outputs, row_sums
+from .tiles import columns, fold, load_slices, matrix_column, outputs
 
 __all__ = ["replay"]
 
 
 @triton.jit
-def pick(v, index, HEADS: tl.constexpr):
-    """Row `index` of [HEADS, m] (a sum with zeros: exact)."""
-    if HEADS == 1:
+def pick(v, index, WIDTH: tl.constexpr):
+    """Row `index` of [WIDTH, m] (a sum with zeros: exact)."""
+    if WIDTH == 1:
         row = tl.sum(v, 0)
     else:
-        row = tl.sum(tl.where((tl.arange(0, HEADS) == index)[:, None], v, 0.0), 0)
+        row = tl.sum(tl.where((tl.arange(0, WIDTH) == index)[:, None], v, 0.0), 0)
     return row
 
 
 @triton.jit
-def by_age(now, ring, used, width, AGES: tl.constexpr):
+def by_age(now, ring, used, distance, AGES: tl.constexpr):
     """A window's rows by age, [AGES, columns], zero past the window: row 0 lies at `now`, row a is row `used - a` at `ring`.
 
-    now, ring: pointers, [columns]; width: distance of ring rows. Rows past the cursor are not read.
+    now, ring: pointers, [columns]; distance: of ring rows. Rows at and past the cursor `used` are not read.
     """
     age = tl.arange(0, AGES)[:, None]
-    old = tl.load(ring[None, :] + (used - age) * width, mask=(age >= 1) & (age <= used), other=0.0)
+    old = tl.load(ring[None, :] + (used - age) * distance, mask=(age >= 1) & (age <= used), other=0.0)
     return tl.where(age == 0, tl.load(now)[None, :], old)
+
+
+@triton.jit
+def by_age_at_once(now, ring, used, distance, AGES: tl.constexpr):
+    """As by_age, by a single load, which the pipeline of a loop hands to the matrix unit without a stop in registers."""
+    age = tl.arange(0, AGES)[:, None]
+    at = tl.where(age == 0, now[None, :] + age * 0, ring[None, :] + (used - age) * distance)
+    return tl.load(at, mask=age <= used, other=0.0)
 
 
 @triton.jit
@@ -63,36 +71,37 @@ def weights(now, ring, used, a, AGES: tl.constexpr):
 
 @triton.jit
 def walk(
-    S0, first, x_now, x_ring, z, out, C, Bs, score, weight, decay, used,
-    P: tl.constexpr, N: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, SLICE: tl.constexpr,
-    CAPACITY: tl.constexpr, AGES: tl.constexpr, STAGES: tl.constexpr, MATRIX: tl.constexpr, FOLD: tl.constexpr,
+    S0, x_now, x_ring, z, out, C, Bs, score, weight, decay, used,
+    P: tl.constexpr, N: tl.constexpr, CAPACITY: tl.constexpr, AGES: tl.constexpr, MATRIX: tl.constexpr, FOLD: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr, SLICE: tl.constexpr,
 ):
-    """Outputs of ROWS rows of HEADS heads, TILE rows a turn, and where FOLD their new state. Pointers stand at head and row of the first.
-
-    first: the tile, where there is but one and it is loaded already, else None.
-    """
+    """Outputs of ROWS rows of HEADS heads, TILE rows a turn, and where FOLD their new state. Pointers stand at the first head and row."""
     r = tl.arange(0, TILE)
     for i in tl.range(0, HEADS * (ROWS // TILE), num_stages=STAGES):
         head = i // (ROWS // TILE)
         p = head * P + (i % (ROWS // TILE)) * TILE
         at = S0 + p * N + r[:, None] * N
-        tile = load_slices(at, N, SLICE) if first is None else first
-        xs = by_age(x_now + p + r, x_ring + p + head * ((CAPACITY - 1) * P) + r, used, P, AGES)
-        d = tl.sum(pick(decay, head, HEADS), 0)
-        y = outputs(tile, xs, C, pick(score, head, HEADS), d, N // SLICE, AGES, MATRIX)
+        tile = load_slices(at, N, SLICE)
+        past = x_ring + p + head * ((CAPACITY - 1) * P) + r
+        if MATRIX:
+            xs = by_age_at_once(x_now + p + r, past, used, P, AGES)
+        else:
+            xs = by_age(x_now + p + r, past, used, P, AGES)
+        d = tl.sum(pick(decay, head, WIDTH), 0)
+        y = outputs(tile, xs, C, pick(score, head, WIDTH), d, N // SLICE, AGES, MATRIX)
         if z is not None:
             y = gated(y, tl.load(z + p + r))
         tl.store(out + p + r, y.to(out.dtype.element_ty))
         if FOLD:
-            fold(at, tile, xs, Bs, pick(weight, head, HEADS), d, SLICE, N // SLICE)
+            fold(at, tile[0], xs, Bs, pick(weight, head, WIDTH), d, N)
 
 
 @triton.jit
 def replay_kernel(
     state, x_ring, dt_ring, B_ring, cursor, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
     H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, CAPACITY: tl.constexpr, AGES: tl.constexpr,
-    SOFTPLUS: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, SLICE: tl.constexpr, STAGES: tl.constexpr,
-    FOLD_TILE: tl.constexpr, FOLD_STAGES: tl.constexpr, MATRIX: tl.constexpr,
+    SOFTPLUS: tl.constexpr, MATRIX: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    FOLD_TILE: tl.constexpr, STAGES: tl.constexpr, FOLD_STAGES: tl.constexpr, SLICE: tl.constexpr,
 ):
     """Program: ROWS rows of HEADS heads of one group, of one row of the batch. AGES >= CAPACITY is the height of window tiles."""
     pid = tl.program_id(0)
@@ -102,40 +111,38 @@ def replay_kernel(
     slot = tl.load(slots + row).to(tl.int64)
     if slot < 0:
         return
-    S0 = state + ((slot * H + head0) * P + p0) * N
-    first = None
-    if HEADS * ROWS == TILE and TILE == FOLD_TILE:
-        first = load_slices(S0 + tl.arange(0, TILE)[:, None] * N, N, SLICE)
     used = tl.load(cursor + slot)
-    heads = head0 + tl.arange(0, HEADS)
+    # at least WIDTH heads, the same ones again where there are fewer, so that one shape of tiles sums in one order
+    heads = head0 + tl.arange(0, WIDTH) % HEADS
     group = head0 // (H // G)
-    n = tl.arange(0, SLICE)
-    B_now = B + row * B_row + group * N
-    B_old = B_ring + (slot * G + group) * (CAPACITY * N)
-    Bs = ()
-    for k in tl.static_range(N // SLICE):
-        Bs = Bs + (by_age(B_now + k * SLICE + n, B_old + k * SLICE + n, used, N, AGES),)
+    n = tl.arange(0, N)
+    B_now = B + row * B_row + group * N + n
+    B_old = B_ring + (slot * G + group) * (CAPACITY * N) + n
     C += row * C_row + group * N
-    cols = columns(C, N, SLICE)
+    Bs = by_age(B_now, B_old, used, N, AGES)
     bias = tl.load(dt_bias + heads) if dt_bias is not None else None
     dt_now = step_size(tl.load(dt + row * dt_row + heads), bias, SOFTPLUS)
     dts = dt_ring + (slot * H + heads) * CAPACITY
     weight, decay = weights(dt_now, dts[:, None], used, tl.load(A + heads)[:, None], AGES)
-    score = weight * row_sums(Bs, cols, N // SLICE)[None, :]
+    if MATRIX:
+        column = matrix_column(tl.load(C + n), N)
+        score = weight * tl.sum(tl.dot(Bs, column), 1)[None, :]
+    else:
+        score = weight * tl.sum(Bs.to(tl.float32) * tl.load(C + n).to(tl.float32)[None, :], 1)[None, :]
     if D is not None:
         score += tl.where((tl.arange(0, AGES) == 0)[None, :], tl.load(D + heads)[:, None], 0.0)
-    operand = matrix_column(tl.load(C + tl.arange(0, N)), N) if MATRIX else cols
 
+    S0 = state + ((slot * H + head0) * P + p0) * N
     x_now = x + row * x_row + head0 * P + p0
     x_old = x_ring + (slot * H + head0) * (CAPACITY * P) + p0
     zs = z + row * z_row + head0 * P + p0 if z is not None else None
     outs = out + row * out_row + head0 * P + p0
     if used == CAPACITY - 1:
-        walk(S0, first, x_now, x_old, zs, outs, operand, Bs, score, weight, decay, used,
-             P, N, HEADS, ROWS, FOLD_TILE, SLICE, CAPACITY, AGES, FOLD_STAGES, MATRIX, True)
+        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, N), Bs, score, weight, decay, used,
+             P, N, CAPACITY, AGES, MATRIX, True, HEADS, WIDTH, ROWS, FOLD_TILE, FOLD_STAGES, N)
     else:
-        walk(S0, first, x_now, x_old, zs, outs, operand, Bs, score, weight, decay, used,
-             P, N, HEADS, ROWS, TILE, SLICE, CAPACITY, AGES, STAGES, MATRIX, False)
+        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, SLICE), Bs, score, weight, decay, used,
+             P, N, CAPACITY, AGES, MATRIX, False, HEADS, WIDTH, ROWS, TILE, STAGES, SLICE)
         WIDE: tl.constexpr = ROWS & -ROWS
         each = tl.arange(0, HEADS)[:, None] * P
         for k in tl.static_range(ROWS // WIDE):
@@ -144,7 +151,7 @@ def replay_kernel(
         if p0 == 0:
             tl.store(dts + used, dt_now)
             if head0 % (H // G) == 0:
-                tl.store(B_old + used * N + tl.arange(0, N), tl.load(B_now + tl.arange(0, N)))
+                tl.store(B_old + used * N, tl.load(B_now))
 
 
 def replay(
@@ -174,7 +181,8 @@ def replay(
         pool.state, ring.x, ring.dt, ring.B, ring.cursor, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
         H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, CAPACITY=ring.capacity, AGES=16 if ring.capacity <= 16 else 32,
-        SOFTPLUS=softplus, HEADS=config.heads, ROWS=config.rows, TILE=config.tile, SLICE=config.slice, STAGES=config.stages,
-        FOLD_TILE=config.fold_tile, FOLD_STAGES=config.fold_stages, MATRIX=config.matrix, num_warps=1, maxnreg=config.registers,
+        SOFTPLUS=softplus, MATRIX=config.matrix, HEADS=config.heads, WIDTH=config.width, ROWS=config.rows, TILE=config.tile,
+        FOLD_TILE=config.fold_tile, STAGES=config.stages, FOLD_STAGES=config.fold_stages, SLICE=config.slice,
+        num_warps=1, maxnreg=config.registers,
     )
     return out

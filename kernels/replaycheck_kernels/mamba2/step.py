@@ -15,7 +15,6 @@ from ..gates import gated, step_size
 from ..pool import Pool
 from .configs import StepConfig, step_config
 from .inputs import Inputs, check
-from .tiles import columns, load_slices
 
 __all__ = ["step"]
 
@@ -23,31 +22,28 @@ __all__ = ["step"]
 @triton.jit
 def step_kernel(
     state, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
-    H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, SOFTPLUS: tl.constexpr, TILE: tl.constexpr, SLICE: tl.constexpr,
+    H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, SOFTPLUS: tl.constexpr, TILE: tl.constexpr,
 ):
     """Program: TILE rows of one head of one row of the batch."""
     pid = tl.program_id(0)
     p = (pid % (P // TILE)) * TILE + tl.arange(0, TILE)
+    n = tl.arange(0, N)
     head = (pid // (P // TILE)) % H
     row = (pid // (P // TILE) // H).to(tl.int64)
     slot = tl.load(slots + row).to(tl.int64)
     if slot < 0:
         return
-    at = state + (slot * H + head) * (P * N) + p[:, None] * N
-    S = load_slices(at, N, SLICE)
+    at = state + (slot * H + head) * (P * N) + p[:, None] * N + n[None, :]
+    S = tl.load(at).to(tl.float32)
     group = head // (H // G)
-    Bs = columns(B + row * B_row + group * N, N, SLICE)
-    Cs = columns(C + row * C_row + group * N, N, SLICE)
+    Bn = tl.load(B + row * B_row + group * N + n).to(tl.float32)
+    Cn = tl.load(C + row * C_row + group * N + n).to(tl.float32)
     xp = tl.load(x + row * x_row + head * P + p).to(tl.float32)
     bias = tl.load(dt_bias + head) if dt_bias is not None else None
     size = step_size(tl.load(dt + row * dt_row + head), bias, SOFTPLUS)
-    decay = tl.exp(tl.load(A + head) * size)
-    total = tl.zeros([TILE, SLICE], tl.float32)
-    for k in tl.static_range(N // SLICE):
-        advanced = decay * S[k].to(tl.float32) + (size * xp)[:, None] * Bs[k][None, :]
-        total += advanced * Cs[k][None, :]
-        tl.store(at + (k * SLICE + tl.arange(0, SLICE))[None, :], advanced.to(S[k].dtype))
-    y = tl.sum(total, 1)
+    S = tl.exp(tl.load(A + head) * size) * S + (size * xp)[:, None] * Bn[None, :]
+    tl.store(at, S.to(state.dtype.element_ty))
+    y = tl.sum(S * Cn[None, :], 1)
     if D is not None:
         y += tl.load(D + head) * xp
     if z is not None:
@@ -72,11 +68,11 @@ def step(
     g, rows = pool.geometry, slots.shape[0]
     if rows == 0:
         return out
-    config = config or step_config(g, pool.state.dtype)
+    config = config or step_config(g, state=pool.state.dtype, rows=rows)
     step_kernel[(rows * g.heads * (g.head_dim // config.tile),)](
         pool.state, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
-        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, SOFTPLUS=softplus, TILE=config.tile, SLICE=config.slice,
-        num_warps=config.warps, maxnreg=config.registers,
+        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, SOFTPLUS=softplus, TILE=config.tile,
+        num_warps=1,
     )
     return out

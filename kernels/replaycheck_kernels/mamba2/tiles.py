@@ -70,13 +70,12 @@ def outputs(tile, xs, C, score, decay, SLICES: tl.constexpr, AGES: tl.constexpr,
 
 
 @triton.jit
-def fold(at, tile, xs, Bs, weight, decay, SLICE: tl.constexpr, SLICES: tl.constexpr):
-    """Store decay * tile + sum over ages of weight * x * B at the pointers `at`, [rows, 1]. Bs: slices of [AGES, N]."""
+def fold(at, tile, xs, Bs, weight, decay, N: tl.constexpr):
+    """Store decay * tile + sum over ages of weight * x * B at the pointers `at`, [rows, 1]. tile: [rows, N]; Bs: [AGES, N]."""
     xw = tl.trans(weight[:, None] * xs.to(tl.float32))
-    for k in tl.static_range(SLICES):
-        if Bs[k].dtype == tl.bfloat16:
-            window = dot3(xw, Bs[k])
-        else:
-            window = tl.dot(xw, Bs[k].to(tl.float32), input_precision="ieee")
-        folded = decay * tile[k].to(tl.float32) + window
-        tl.store(at + (k * SLICE + tl.arange(0, SLICE))[None, :], folded.to(tile[k].dtype))
+    if Bs.dtype == tl.bfloat16:
+        window = dot3(xw, Bs)
+    else:
+        window = tl.dot(xw, Bs.to(tl.float32), input_precision="ieee")
+    folded = decay * tile.to(tl.float32) + window
+    tl.store(at + tl.arange(0, N)[None, :], folded.to(tile.dtype))
