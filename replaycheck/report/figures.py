@@ -29,7 +29,7 @@ def _svg(figure: Figure, title: str) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight", transparent=True)
     text = buffer.getvalue()
-    text = text[text.index("<svg"):]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg"):], flags=re.DOTALL)
     return re.sub(r"<svg ", f'<svg role="img" aria-label="{title}" ', text, count=1)
 
 

@@ -47,9 +47,10 @@ class Crew:
     def work(self, jobs: Iterator[Job]) -> None:
         """Measure jobs until none or no time is left. Raises what a thread raised.
 
-        On KeyboardInterrupt the jobs in hand are given up: what they would still give is not added.
+        On KeyboardInterrupt the jobs in hand are given up: what they would still give is not added. Their threads end with them, or as soon
+        as their sources are closed.
         """
-        threads = [threading.Thread(target=self._member, args=(source, jobs), daemon=True) for source in self.sources]
+        threads = [threading.Thread(target=self._member, args=(source, jobs)) for source in self.sources]
         for thread in threads:
             thread.start()
         try:

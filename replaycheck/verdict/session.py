@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from replaycheck.contract.claims import Claims
+from replaycheck.contract.errors import ReplaycheckError
 from replaycheck.play.source import PlaySource
 from replaycheck.play.worker import Worker
 
@@ -26,11 +27,10 @@ __all__ = ["Answer", "Session", "Sessions"]
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a suite says of one guarantee in one regime. worst: of all measurements, None where there is none. owed: by these claims."""
+    """What a suite says of one guarantee in one regime. worst: of all measurements, None where there is none."""
 
     worst: Measurement | None
     failure: Failure | None
-    owed: bool
 
 
 class Session:
@@ -58,7 +58,7 @@ class Session:
         failed = [(job, m) for job, m in found if not m.passed]
         worst = max((m for _, m in found), key=lambda m: m.ratio, default=None)
         failure = None if not failed else Failure(measurement=failed[0][1], case=failed[0][0].case, more=len(failed) - 1)
-        return Answer(worst=worst, failure=failure, owed=guarantee in owed(self._plan))
+        return Answer(worst=worst, failure=failure)
 
     def gaps(self) -> tuple[str, ...]:
         """What the whole suite leaves unproven: guarantees owed and never measured, cells of the ring never seen."""
@@ -90,15 +90,18 @@ class Sessions:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._sessions: dict[tuple[str, str, str, int], Session] = {}
+        self._sessions: dict[tuple[str, str, str, int], Session | ReplaycheckError] = {}
 
-    def of(self, kernel: str, suite: Suite, device: str, seed: int) -> Session:
-        """The session of these arguments, opened when first asked for. Raises UsageError and KernelError as opening the kernel does."""
+    def of(self, kernel: str, suite: Suite, device: str, seed: int) -> Session | ReplaycheckError:
+        """The session of these arguments, opened when first asked for; the error of opening it, where the kernel does not open."""
         key = (kernel, suite.name, device, seed)
         if key not in self._sessions:
             worker = Worker(kernel, device=device)
             self._stack.callback(worker.close)
-            self._sessions[key] = Session(worker, suite, device=device, seed=seed)
+            try:
+                self._sessions[key] = Session(worker, suite, device=device, seed=seed)
+            except ReplaycheckError as error:
+                self._sessions[key] = error
         return self._sessions[key]
 
     def close(self) -> None:
