@@ -18,6 +18,8 @@ __all__ = ["diagnose_output", "diagnose_state"]
 
 #: A cause is named where it explains this share of the residual's energy.
 _EXPLAINS = 0.9
+#: Another story is told of values that are this much larger than what is allowed to them.
+_TELLING = 1e3
 
 
 def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
@@ -36,9 +38,9 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
     allowed = (batch.outputs.budget + batch.outputs.rounding)[window, token, head]
     seen = batch.outputs.seen[window, token, head]
     return (
-        _one_cause(fields, residual, ages)
-        or _other_history(batch, window, token + 1, seen, allowed, lambda terms: terms.outputs()[-1, head])
+        _other_history(batch, window, token + 1, seen, allowed, lambda terms: terms.outputs()[-1, head])
         or _other_group(batch, window, head, seen, allowed, lambda terms: terms.outputs()[token, head])
+        or _one_cause(fields, residual, ages)
         or _precision(residual, _companion(batch, window, token, head))
     )
 
@@ -55,9 +57,9 @@ def diagnose_state(batch: Batch, window: int, head: int) -> str:
     allowed = (batch.end.budget + batch.end.rounding)[window, head]
     seen = batch.end.seen[window, head]
     return (
-        _one_cause(fields, residual, names)
-        or _other_history(batch, window, count, seen, allowed, lambda terms: terms.end()[head])
+        _other_history(batch, window, count, seen, allowed, lambda terms: terms.end()[head])
         or _other_group(batch, window, head, seen, allowed, lambda terms: terms.end()[head])
+        or _one_cause(fields, residual, names)
         or _precision(residual, batch.end.exact[window, head].flatten())
     )
 
@@ -101,7 +103,7 @@ def _other_group(batch: Batch, window: int, head: int, seen: Tensor, allowed: Te
     for group in range(layer.groups):
         every = [group] * layer.groups
         swapped = replace(item.tokens, B=item.tokens.B[:, every], C=item.tokens.C[:, every])
-        if group != mine and bool(((seen - read(decompose(layer, item.start, swapped))).abs() <= 4 * allowed).all()):
+        if group != mine and _gives(read(decompose(layer, item.start, swapped)), seen, allowed):
             return f"acts as if head {head} used group {group} instead of {mine}"
     return ""
 
@@ -115,9 +117,14 @@ def _other_history(batch: Batch, window: int, count: int, seen: Tensor, allowed:
             if not history:
                 continue
             value = read(decompose(batch.layer, item.start, item.tokens[torch.tensor(history)]))
-            if bool(((seen - value).abs() <= 4 * allowed).all()):
+            if _gives(value, seen, allowed):
                 return f"acts as if the token of age {age} {what}"
     return ""
+
+
+def _gives(value: Tensor, seen: Tensor, allowed: Tensor) -> bool:
+    """Whether another story's values are what was seen; near underflow, where every story gives nearly nothing, none is told."""
+    return bool(((seen - value).abs() <= 4 * allowed).all()) and bool((value.abs() > _TELLING * allowed).any())
 
 
 def _companion(batch: Batch, window: int, token: int, head: int) -> Tensor:
