@@ -23,7 +23,7 @@ __all__ = ["Mamba2Kernel", "replay", "step"]
 
 _ROLES = {"state": "state", "ring.x": "ring", "ring.B": "ring", "ring.dt": "ring", "cursor": "cursor"}
 
-#: dt within this many fp32 roundings; measured: 3.1 interpreted.
+#: dt within this many fp32 roundings; measured: 5.4 interpreted.
 _SOFTPLUS = Softplus(form="relative", units=8.0)
 
 _FORMATS = ("fp32", "fp16", "bf16")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -28,7 +29,7 @@ from replaycheck_kernels.pool import Geometry, Pool
 from .clock import copy_bandwidth, graph_time, sets_beyond_cache
 from .mamba2_sets import Inputs, Sets
 from .mamba2_tables import markdown
-from .peers import Peer, load_peers
+from .peers import Peer, load_peers, peers_version
 from .residuals import residual
 
 __all__ = ["main", "measure"]
@@ -116,7 +117,9 @@ def measure(*, batches: Sequence[int], peers: Sequence[Peer], tokens: int, progr
     return {
         "bandwidth_GBps": bandwidth / 1e3, "times": times, "residuals": _residuals(kernels, tokens),
         "advance": _advance_time(),
-        "batch_invariant": {f"{kind}, {name}": _batch_invariant(kind, state) for kind in ("step", "replay") for name, state in STATES.items()},
+        "batch_invariant": {
+            f"{kind}, {name}": _batch_invariant(kind, state) for kind in ("step", "replay") for name, state in STATES.items()
+        },
     }
 
 
@@ -152,11 +155,11 @@ def _environment(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _driver() -> str:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.split()[0]
+    except (OSError, IndexError, subprocess.SubprocessError):
         return "unknown"
-    return next((word for word in text.split() if word[0].isdigit() and word.count(".") >= 2), "unknown")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -178,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         parser.error(str(error))
     results = measure(batches=batches, peers=peers, tokens=options.tokens, progress=lambda line: print(line, file=sys.stderr, flush=True))
-    report = {"environment": _environment(given), "capacity": CAPACITY, **results}
+    report = {"environment": {**_environment(given), "peers": peers_version(options.peers)}, "capacity": CAPACITY, **results}
     options.out.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
     options.out.with_suffix(".md").write_text(markdown(report))
     return 0

@@ -14,8 +14,8 @@ def markdown(report: dict[str, Any]) -> str:
         f"# Mamba-2 decode kernels on {environment['device']}", "",
         f"Capacity {report['capacity']}, bf16 activations and outputs. Microseconds a step: medians of graph replays over rotating inputs"
         " (fastest to slowest in brackets). In step: average over a whole period with all rows at one cursor; staggered: rows at all"
-        f" cursors. Floor: fewest bytes over the measured {report['bandwidth_GBps']:.0f} GB/s. Advancing the cursors, once a forward for all"
-        f" layers, takes another {report['advance']['median']:.1f} us.", "",
+        f" cursors. Floor: fewest bytes over the measured {report['bandwidth_GBps']:.0f} GB/s. Advancing the cursors, once a forward"
+        f" for all layers, takes another {report['advance']['median']:.1f} us.", "",
     ]  # fmt: skip
     for shape in dict.fromkeys(t["shape"] for t in report["times"]):
         lines += [f"## {shape}", "", *_times([t for t in report["times"] if t["shape"] == shape]), ""]
@@ -34,22 +34,20 @@ def _times(times: list[dict[str, Any]]) -> list[str]:
     lines = ["| state | batch | kernel | in step | staggered | floor | in step / floor |", "|---|---|---|---|---|---|---|"]
     for t in times:
         ratio = t["in_step"]["median"] / t["floor"]
-        lines.append(
-            f"| {t['state']} | {t['rows']} | {t['kernel']} | {_cell(t['in_step'])} | {_cell(t.get('staggered'))} | {t['floor']:.1f} | {ratio:.2f} |"
-        )
+        cells = (t["state"], t["rows"], t["kernel"], _cell(t["in_step"]), _cell(t.get("staggered")), f"{t['floor']:.1f}", f"{ratio:.2f}")
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
 
 
 def _residuals(residuals: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "Relative error norms, worst head of two rows. Restarted: float64 restarted from the kernel's own stored state at every publication;"
-        " with a 16-bit state it holds the rounding of the store. Trajectory: against the exact one, at the end. Unlike nearest: share of"
-        " stored numbers that are not the exact state correctly rounded.", "",
-        "| state | decays | kernel | state, restarted | state, trajectory | output, restarted | unlike nearest |", "|---|---|---|---|---|---|---|",
+        "Relative error norms, worst head of two rows. Restarted: float64 restarted from the kernel's own stored state at every"
+        " publication; with a 16-bit state it holds the rounding of the store. Trajectory: against the exact one, at the end. Unlike"
+        " nearest: share of stored numbers that are not the exact state correctly rounded.", "",
+        "| state | decays | kernel | state, restarted | state, trajectory | output, restarted | unlike nearest |",
+        "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for r in residuals:
-        lines.append(
-            f"| {r['state']} | {r['regime']} | {r['kernel']} | {r['state_local']:.1e} | {r['state_global']:.1e} | {r['output']:.1e}"
-            f" | {r['unlike_nearest']:.1e} |"
-        )
+        errors = (r["state_local"], r["state_global"], r["output"], r["unlike_nearest"])
+        lines.append(f"| {r['state']} | {r['regime']} | {r['kernel']} | " + " | ".join(f"{error:.1e}" for error in errors) + " |")
     return lines

@@ -1,7 +1,7 @@
 """Public kernels to time beside ours, from a folder with the files of their published wheel.
 
-The folder holds an unpacked vLLM wheel, or of it only vllm/model_executor/layers/mamba/ops (`unzip vllm-*.whl
-'vllm/model_executor/layers/mamba/ops/*'`). Files are loaded as they are; the framework around them is stood in for.
+The folder holds an unpacked vLLM wheel, or of it only what is read: `unzip vllm-*.whl 'vllm/model_executor/layers/mamba/ops/*'
+'*.dist-info/METADATA'`. Files are loaded as they are; the framework around them is stood in for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from replaycheck.adapters.foreign.alone import load_alone
 
 from .mamba2_sets import Sets
 
-__all__ = ["Peer", "load_peers"]
+__all__ = ["Peer", "load_peers", "peers_version"]
 
 _OPS = "vllm.model_executor.layers.mamba.ops"
 _NULL = 0
@@ -80,6 +80,13 @@ def load_peers(folder: Path | None) -> list[Peer]:
         Peer(name="vllm replay", kind="replay", call=_Replay(replay, overrides, None)),
         Peer(name="vllm replay, retuned", kind="replay", call=_Replay(replay, overrides, _retuned)),
     ]
+
+
+def peers_version(folder: Path | None) -> str:
+    """Name and version of the wheel that `folder` holds, as its metadata folder says."""
+    if folder is None:
+        return "none"
+    return ", ".join(sorted(found.name.removesuffix(".dist-info") for found in folder.glob("*.dist-info"))) or "unknown version"
 
 
 def _retuned(state: torch.dtype) -> tuple[int, int, int, int, int]:

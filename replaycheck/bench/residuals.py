@@ -18,7 +18,7 @@ class Residual:
     """Relative norms of errors, worst over the heads of all rows.
 
     state_local: the stored state against float64 restarted from the kernel's own stored state at each publication (with 16-bit state
-    this holds the rounding of the store); state_global: against the exact trajectory, at the last publication. output: against the restarted one.
+    this holds the rounding of the store); state_global: against the exact trajectory, at the last publication. output: restarted too.
     unlike_nearest: share of stored numbers unlike the correctly rounded exact state.
     """
 
