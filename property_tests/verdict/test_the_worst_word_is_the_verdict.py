@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replaycheck.verdict.causes import by_cause
 from replaycheck.verdict.checks import CONTRACT, GUARANTEES
 from replaycheck.verdict.measurement import Measurement
 from replaycheck.verdict.reasons import reasons
@@ -81,3 +83,10 @@ def test_a_suspicious_pass_fails_only_when_strict(found: list[Measurement]) -> N
 
 def test_the_words_are_those_of_the_lattice() -> None:
     assert ORDER == ("pass", "not proven", "fail", "error")
+
+
+def test_failures_are_told_nearest_their_cause_first_and_every_guarantee_has_a_place() -> None:
+    assert by_cause(["state", "outputs", "isolation", "write-set"]) == ("write-set", "isolation", "state", "outputs")
+    assert set(by_cause(GUARANTEES)) == set(GUARANTEES)
+    with pytest.raises(ValueError, match="guarantee 'luck' has no rank"):
+        by_cause(["luck"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["CAUSES", "nearest_cause"]
+__all__ = ["CAUSES", "by_cause", "nearest_cause"]
 
 #: Ranks, nearest the cause first. Within a rank none explains another.
 CAUSES: tuple[tuple[str, ...], ...] = (
@@ -17,13 +17,17 @@ CAUSES: tuple[tuple[str, ...], ...] = (
 
 def nearest_cause(broken: Iterable[str]) -> tuple[str, ...]:
     """Of the broken guarantees, those of the first rank that has any. Raises ValueError naming an unknown guarantee."""
-    names = tuple(dict.fromkeys(broken))
-    known = {guarantee for rank in CAUSES for guarantee in rank}
-    for name in names:
-        if name not in known:
-            raise ValueError(f"guarantee {name!r} has no rank; known are {', '.join(sorted(known))}")
-    for rank in CAUSES:
-        found = tuple(name for name in names if name in rank)
-        if found:
-            return found
-    return ()
+    names = by_cause(broken)
+    return tuple(name for name in names if _rank(name) == _rank(names[0]))
+
+
+def by_cause(broken: Iterable[str]) -> tuple[str, ...]:
+    """The broken guarantees, those nearest the cause first, otherwise in the order given. Raises ValueError naming an unknown guarantee."""
+    return tuple(sorted(dict.fromkeys(broken), key=_rank))
+
+
+def _rank(guarantee: str) -> int:
+    for place, rank in enumerate(CAUSES):
+        if guarantee in rank:
+            return place
+    raise ValueError(f"guarantee {guarantee!r} has no rank; known are {', '.join(sorted(name for rank in CAUSES for name in rank))}")

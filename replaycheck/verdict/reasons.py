@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .causes import by_cause
 from .checks import CONTRACT, GUARANTEES
 from .tally import Tally
 from .verdict import Verdict, decide
@@ -13,8 +14,8 @@ __all__ = ["reasons"]
 
 def reasons(tally: Tally, *, subject: str, gaps: Sequence[str] = (), strict: bool = False) -> Verdict:
     """The verdict on `subject`. gaps: what is owed and was not measured, in words."""
-    broken = {name: f"{name}: {kept[0].diagnosis or 'beyond its budget'}"
-              for name, kept in sorted(tally.failures.items(), key=lambda item: GUARANTEES.index(item[0]))}
+    names = by_cause(sorted(tally.failures, key=GUARANTEES.index))
+    broken = {name: f"{name}: {tally.failures[name][0].diagnosis or 'beyond its budget'}" for name in names}
     warnings = [f"suspicious: {name} at ratio {m.ratio:.2g} in {m.regime or 'the trace'}: {m.diagnosis or 'beyond what right kernels show'}"
                 for name, m in tally.suspicious.items()]
     return decide(subject=subject, errors=[line for name, line in broken.items() if name == CONTRACT],

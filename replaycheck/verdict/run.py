@@ -12,6 +12,7 @@ from replaycheck.contract.errors import KernelError
 from replaycheck.play.source import PlaySource
 from replaycheck_reference.gauge.functions import FunctionTable
 
+from .causes import by_cause
 from .checks import CHECKS, CONTRACT, GUARANTEES, PLAY, Selection
 from .coverage import Cell, Coverage, owed_cells
 from .crew import ENOUGH_ERRORS, Crew, Progress
@@ -115,8 +116,8 @@ def _run(
 
 
 def _failures(crew: Crew, seconds: float) -> Iterator[Failure]:
-    """One failure per broken guarantee: the first measurement, on the smallest case found that still breaks it."""
-    broken = sorted(crew.evidence.tally.failures, key=GUARANTEES.index)
+    """One failure per broken guarantee, nearest the cause first: the first measurement, on the smallest case found that still breaks it."""
+    broken = by_cause(sorted(crew.evidence.tally.failures, key=GUARANTEES.index))
     share = seconds / max(min(len(broken), _SHRUNK), 1)
     for number, guarantee in enumerate(broken):
         first, more = crew.evidence.tally.failures[guarantee][0], crew.evidence.tally.failed[guarantee] - 1
