@@ -20,7 +20,7 @@ def figure(value: float | None, *, digits: int = 3) -> str:
         return "-"
     if not math.isfinite(value):
         return str(value)
-    mantissa, _, exponent = f"{value:.{digits}g}".partition("e")
+    mantissa, _, exponent = f"{value + 0.0:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
 
 

@@ -11,7 +11,6 @@ from time import monotonic
 from replaycheck.play.source import PlaySource
 from replaycheck_reference.gauge.functions import FunctionTable
 
-from .checks import CONTRACT
 from .evidence import Evidence
 from .measure import Compiler, Measured, measure
 from .plan import Job
@@ -26,7 +25,7 @@ Progress = Callable[[int, Job, Measured], None]
 
 @dataclass(kw_only=True)
 class Crew:
-    """Measures jobs on all `sources` at once and adds what they give to `evidence`.
+    """Measures jobs on all `sources` at once and adds what they give to `evidence`, in their order: who was faster leaves no trace.
 
     deadline: of `time.monotonic`; no job is started after it, nor once ENOUGH_ERRORS jobs broke the adapter contract. late, given_up:
     whether jobs were left because of that.
@@ -41,6 +40,9 @@ class Crew:
     late: bool = False
     given_up: bool = False
     _abandoned: bool = False
+    _handed: int = 0
+    _errors: int = 0
+    _results: dict[int, tuple[Job, Measured]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken: queue.SimpleQueue[BaseException] = field(default_factory=queue.SimpleQueue)
 
@@ -61,30 +63,41 @@ class Crew:
             with self._lock:
                 self._abandoned = True
             raise
+        finally:
+            with self._lock:
+                for _, (job, result) in sorted(self._results.items()):
+                    self.evidence.add(job, result)
         if not self._broken.empty():
             raise self._broken.get()
 
-    def _next(self, jobs: Iterator[Job]) -> Job | None:
+    def _next(self, jobs: Iterator[Job]) -> tuple[int, Job] | None:
         with self._lock:
             if self._abandoned or not self._broken.empty():
                 return None
             job = next(jobs, None)
             if job is not None:
                 self.late |= monotonic() > self.deadline
-                self.given_up |= self.evidence.tally.failed[CONTRACT] >= ENOUGH_ERRORS
-            return None if self.late or self.given_up else job
+                self.given_up |= self._errors >= ENOUGH_ERRORS
+            if job is None or self.late or self.given_up:
+                return None
+            self._handed += 1
+            return self._handed - 1, job
 
     def _member(self, source: PlaySource, jobs: Iterator[Job]) -> None:
         try:
-            while (job := self._next(jobs)) is not None:
-                self._take_in(job, measure(source, job, self.table, self.compiler))
+            while (taken := self._next(jobs)) is not None:
+                number, job = taken
+                self._take_in(number, job, measure(source, job, self.table, self.compiler))
         except BaseException as error:  # a fault of the checker itself must reach the caller, not die with the thread
             self._broken.put(error)
 
-    def _take_in(self, job: Job, result: Measured) -> None:
+    def _take_in(self, number: int, job: Job, result: Measured) -> None:
         with self._lock:
             if self._abandoned:
                 return
-            self.evidence.add(job, result)
+            self._results[number] = (job, result)
+            self._errors += result.error is not None
+            while self.evidence.jobs in self._results:
+                self.evidence.add(*self._results.pop(self.evidence.jobs))
             if self.progress is not None:
-                self.progress(self.evidence.jobs, job, result)
+                self.progress(self.evidence.jobs + len(self._results), job, result)

@@ -78,11 +78,11 @@ _MERGE = (
     *_QUICK,
     Line(checks=("windows", "compile"), regimes=ANALOGUE, layers=("super-small", "nano-4b-small"), capacities=(4, 8, 16, 1), requests=1),
     Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(1, 2, 4, 8), each_capacity=True),
-    replace(_LIVES, regimes=("trained-like", "outlier", "spike"), capacities=(2, 4, 5, 1), draws=2),
-    replace(_LIVES, regimes=("slow", "positive"), capacities=(4, 3), widest=False, draws=2),
+    replace(_LIVES, regimes=("trained-like", "outlier", "spike"), capacities=(2, 4, 5, 1), draws=3),
+    replace(_LIVES, regimes=("slow", "positive"), capacities=(4, 3), widest=False, draws=3),
     Line(checks=("windows",), regimes=("slow", "trained-like"), capacities=(32, 16), requests=1),
     Line(checks=("windows",), regimes=ANALOGUE, layers=("tiny", "ragged"), schedule="mixed", capacities=(1, 2, 3, 4, 7), requests=4,
-         draws=3),
+         draws=6),
 )
 
 _DEEP = (

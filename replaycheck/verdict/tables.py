@@ -8,14 +8,14 @@ __all__ = ["table_of"]
 
 
 def table_of(device: str) -> FunctionTable:
-    """numpy's for the interpreter; on a CUDA device the one measured on its compute capability, else the largest error of all tables."""
+    """numpy's for the interpreter; on a CUDA device the one measured on a device of its name, else the largest error of all tables."""
     if not device.startswith("cuda"):
         return load_table("numpy")
     import torch
 
     if torch.cuda.is_available():
-        major, minor = torch.cuda.get_device_capability(device)
-        for name in available_tables():
-            if name == f"sm_{major}{minor}":
-                return load_table(name)
+        name = torch.cuda.get_device_name(device)
+        for table in map(load_table, available_tables()):
+            if table.source.get("device") == name:
+                return table
     return envelope()
