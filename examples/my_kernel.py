@@ -34,7 +34,7 @@ def _step(
     raw = tl.load(dt + row * dt_row + head).to(tl.float32)
     if bias is not None:
         raw += tl.load(bias + head)
-    step = tl.where(raw > 20.0, raw, tl.log(1.0 + tl.exp(raw)))
+    step = tl.where(raw >= 20.0, raw, tl.log(1.0 + tl.exp(raw)))
     S = tl.exp(step * tl.load(A + head)) * S + (step * x_)[:, None] * B_[None, :]
     y = tl.sum(S * C_[None, :], axis=1)
     if D is not None:

@@ -25,7 +25,7 @@ CLAIMS = Claims(
     kind="step",
     policy=Policy(
         paths={"step": Path(output="state", weights="product", token="fp32", readout="fp32", accumulator="fp32", reads="unrounded")},
-        softplus=Softplus(form="naive"),
+        softplus=Softplus(form="naive", identity_from=20 + 2**-19),  # the next fp32 above 20: "dt <= 20" takes the logarithm
         exponential="exp",
     ),
     states=("fp32", "fp16", "bf16"),
