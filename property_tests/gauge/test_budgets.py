@@ -32,7 +32,8 @@ def window(seed: int, tokens: int, *, rate: float, positive: bool, sparse: bool)
         return value
 
     layer = Mamba2Layer(
-        heads=HEADS, head_dim=HEAD_DIM, state_dim=STATE_DIM, groups=1, decay=torch.full((HEADS,), -rate), dt_bias=torch.full((HEADS,), -2.0),
+        heads=HEADS, head_dim=HEAD_DIM, state_dim=STATE_DIM, groups=1, decay=torch.full((HEADS,), -rate),
+        dt_bias=torch.full((HEADS,), -2.0),
         variant=Mamba2Variant(skip=False),
     )
     tokens_ = Mamba2Tokens(
@@ -61,7 +62,8 @@ def ratios(seed: int, tokens: int, policy: Policy, signs: Signs, *, table: Funct
     coherent=st.booleans(), naive=st.booleans(), accumulator=st.sampled_from(("fp32", "tensor", "bf16")),
 )
 @example(  # the second-order term of softplus, once left out
-    seed=777199, tokens=1, weights="product", output="state", product="fp64", rate=0.0, positive=False, sparse=False, coherent=False, naive=False,
+    seed=777199, tokens=1, weights="product", output="state", product="fp64", rate=0.0, positive=False, sparse=False, coherent=False,
+    naive=False,
     accumulator="fp32",
 )
 def test_the_random_rounding_twin_never_leaves_its_budget(

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from replaycheck.judge.windows import judge_windows
 from replaycheck.play.windows import Window
 from replaycheck.verdict.measurement import Measurement
-from replaycheck.judge.windows import judge_windows
 from replaycheck_reference.formats.arrays import TORCH_DTYPE, round_to
 from replaycheck_reference.gauge.functions import load_table
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
@@ -35,7 +35,8 @@ def layer(*, heads: int = 2, head_dim: int = 64, state_dim: int = 128, groups: i
 
 
 def windows(
-    made: Mamba2Layer, evaluate: Evaluate = exactly, *, count: int = 2, tokens: int = 4, state: str = "fp32", output: str = "fp32", seed: int = 0
+    made: Mamba2Layer, evaluate: Evaluate = exactly, *, count: int = 2, tokens: int = 4, state: str = "fp32", output: str = "fp32",
+    seed: int = 0
 ) -> list[Window]:
     """Consecutive windows of one request; each starts from the bits that the one before it published."""
     generator = torch.Generator().manual_seed(seed)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from made_windows import decayed_by, exactly, failed, judged, layer, windows, without_token
+
 from replaycheck.judge.windows import continuity_measurement
 from replaycheck_reference.recurrences.batched.mamba2 import decompose
 
@@ -19,7 +19,9 @@ from replaycheck_reference.recurrences.batched.mamba2 import decompose
     seed=st.integers(0, 10**6), tokens=st.integers(1, 6), rate=st.sampled_from((0.0, 1e-3, 1.0, 16.0, 900.0)), groups=st.integers(1, 2),
     state=st.sampled_from(("fp32", "fp16", "bf16")), output=st.sampled_from(("fp32", "fp16", "bf16")),
 )
-def test_exact_values_rounded_once_use_nothing_of_their_budget(seed: int, tokens: int, rate: float, groups: int, state: str, output: str) -> None:
+def test_exact_values_rounded_once_use_nothing_of_their_budget(
+    seed: int, tokens: int, rate: float, groups: int, state: str, output: str
+) -> None:
     made = layer(head_dim=16, state_dim=16, groups=groups, rate=rate)
     measurements = judged(made, windows(made, tokens=tokens, state=state, output=output, seed=seed), state=state, output=output)
     assert {m.guarantee for m in measurements} >= {"outputs", "state"}
@@ -49,7 +51,8 @@ def test_a_wrong_group_is_named() -> None:
     right = windows(made)
     wrong = windows(other)
     mixed = [replace(r, outputs=w.outputs) for r, w in zip(right[:1], wrong[:1], strict=True)]
-    assert failed(judged(made, mixed))["outputs"].diagnosis in {f"acts as if head {h} used group {h % 2} instead of {h // 2}" for h in (1, 2)}
+    told = {f"acts as if head {h} used group {h % 2} instead of {h // 2}" for h in (1, 2)}
+    assert failed(judged(made, mixed))["outputs"].diagnosis in told
 
 
 def test_a_coherent_decay_error_of_2_to_the_minus_20_is_seen_at_a_decay_of_0_9999() -> None:

@@ -96,7 +96,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     source: dict[str, Any] = {
         "command": f"python -m replaycheck.bench.functions --backend {options.backend}",
-        "arguments": f"every fp32 of 2^{_EVERY}..2^{HIGHEST} (one in 64 from 2^{LOWEST}), both signs, where the result is normal and finite",
+        "arguments": f"every fp32 of 2^{_EVERY}..2^{HIGHEST} (one in 64 from 2^{LOWEST}), both signs, "
+        "where the result is normal and finite",
         "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
     }
     if options.backend == "cuda":
@@ -107,7 +108,8 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         errors = measure(_numpy, "cpu")
     rounded = {f: [[float(f"{v:.4g}") for v in row] for row in rows] for f, rows in errors.items()}
-    options.out.write_text(json.dumps({"backend": options.out.stem, "source": source, "scales": SCALES, "errors": rounded}, indent=1) + "\n")
+    table = {"backend": options.out.stem, "source": source, "scales": SCALES, "errors": rounded}
+    options.out.write_text(json.dumps(table, indent=1) + "\n")
     for function, rows in errors.items():
         print(f"{function}: largest error {max(map(max, rows)):.2f} units of 2^-24 ({SCALES[function]})")
     return 0

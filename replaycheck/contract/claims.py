@@ -63,7 +63,7 @@ class Claims:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"claims.{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}")
         for name, known in (("guarantees", tuple(GUARANTEES)), ("features", ("bias", "skip", "gated", "groups", "no_softplus", "A_log")),
-                            ("states", ("fp32", "fp16", "bf16")), ("activations", ("fp32", "fp16", "bf16")), ("outputs", ("fp32", "fp16", "bf16"))):
+                            *((name, ("fp32", "fp16", "bf16")) for name in ("states", "activations", "outputs"))):
             for value in getattr(self, name):
                 if value not in known:
                     raise ValueError(f"claims.{name} holds {value!r}; known are {', '.join(known)}")

@@ -43,7 +43,9 @@ def site_signs(generator: torch.Generator) -> Signs:
 class Twin:
     """One window of a layer under a policy. terms: of one window, no batch dims."""
 
-    def __init__(self, layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, table: FunctionTable, signs: Signs, *, activation: str) -> None:
+    def __init__(
+        self, layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, table: FunctionTable, signs: Signs, *, activation: str
+    ) -> None:
         self.layer, self.terms, self.policy, self.table, self.signs, self.activation = layer, terms, policy, table, signs, activation
         self.dt = self._dt()
 

@@ -31,12 +31,14 @@ def judge_windows(
     windows: Sequence[Window], layers: Mapping[int, Mamba2Layer] | Sequence[Mamba2Layer], policy: Policy, table: FunctionTable,
     *, case: str = "", regime: str = "",
 ) -> list[Measurement]:
-    """The worst of all windows for each guarantee; "gates" and "rounding" speak of states and of outputs apart. The policy's state and output formats are those of the windows' tensors.
+    """The worst of all windows for each guarantee; "gates" and "rounding" speak of states and of outputs apart. The policy's state and
+    output formats are those of the windows' tensors.
 
     The "outputs" measurement carries the covered cells of the ring in its facts.
     """
     judged = list(batches(windows, layers, policy, table))
-    found = [output_measurement(judged), state_measurement(judged), gate_measurement(judged), *pooled_decay_measurements(judged), *rounding_measurements(judged)]
+    found = [output_measurement(judged), state_measurement(judged), gate_measurement(judged)]
+    found += [*pooled_decay_measurements(judged), *rounding_measurements(judged)]
     measurements = [replace(m, case=case, regime=regime) for m in found if m is not None]
     cells = covered_cells(judged)
     return [replace(m, facts={**m.facts, "coverage": cells}) if m.guarantee == "outputs" else m for m in measurements]

@@ -93,7 +93,8 @@ def _fit_some(batch: Batch, some: slice) -> _Fitted:
     known = solved.known & torch.isfinite(gate)
     zero = torch.zeros_like(budget)
     return _Fitted(
-        windows=batch.windows[some], coefficients=torch.where(known, solved.coefficients, zero), budget=torch.where(known, budget, torch.inf),
+        windows=batch.windows[some], coefficients=torch.where(known, solved.coefficients, zero),
+        budget=torch.where(known, budget, torch.inf),
         gate=torch.where(known, gate, torch.inf),
     )
 

@@ -42,7 +42,7 @@ class _Outputs:
 
 
 def pooled_decay_measurements(judged: Sequence[Batch]) -> list[Measurement]:
-    """One measurement a path: the weighted mean error of the decay that outputs show. Paths whose outputs have too few rows are left out."""
+    """One measurement a path: the weighted mean error of the decay that outputs show. Paths with too few rows are left out."""
     fitted: dict[str, list[_Outputs]] = {}
     for batch in judged:
         for token, path in enumerate(batch.paths):

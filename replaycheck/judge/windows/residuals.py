@@ -55,7 +55,8 @@ def state_measurement(judged: Sequence[Batch]) -> Measurement | None:
 
 def _window_place(window: Window, token: int) -> dict[str, int | str]:
     return {
-        "request": window.request, "slot": window.slot, "layer": window.layer, "step": window.steps[token], "token": window.position + token,
+        "request": window.request, "slot": window.slot, "layer": window.layer, "step": window.steps[token],
+        "token": window.position + token,
     }
 
 
@@ -77,7 +78,8 @@ def _measurement(
     guarantee: str, residual: Residual, at: tuple[int, ...], place: dict[str, int | str], derivation: str, residuals: Sequence[Residual]
 ) -> Measurement:
     facts = {
-        "elements": sum(r.seen.numel() for r in residuals), "error": float(residual.error[at]), "last rounding": float(residual.rounding[at]),
+        "elements": sum(r.seen.numel() for r in residuals), "error": float(residual.error[at]),
+        "last rounding": float(residual.rounding[at]),
         "over budget": sum(int((r.ratio() > 1).sum()) for r in residuals),
         "implied bits": _significand(residuals),
     }

@@ -45,7 +45,7 @@ def _share(what: str, pairs: Sequence[tuple[Residual, Storage]]) -> Measurement 
 
 
 def _count(residual: Residual, storage: Storage) -> tuple[int, int, int, int]:
-    """Of the sharp elements: how many, how many not correctly rounded, how many may go either way, how many off by more than half an ulp."""
+    """Of the sharp elements: how many, how many not correctly rounded, may go either way, are off by more than half an ulp."""
     step = ulp(residual.exact.abs(), storage.format)
     sharp = (residual.budget < _SHARP * step) & torch.isfinite(residual.seen)
     right = round_to(residual.exact, storage.format, overflow=storage.overflow)
