@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -167,7 +168,8 @@ def _config(pool: Pool, activation: torch.dtype) -> Config | None:
         return None
     if pool.ring is None:
         return StepConfig(tile=pool.geometry.head_dim & -pool.geometry.head_dim)
-    return replay_config(pool.geometry, state=pool.state.dtype, activation=activation, rows=1 << 20)
+    walking = replay_config(pool.geometry, state=pool.state.dtype, activation=activation, rows=1 << 20)
+    return replace(walking, rows=pool.geometry.head_dim)
 
 
 def _allocator(memory: Memory, layer: int) -> Allocator:

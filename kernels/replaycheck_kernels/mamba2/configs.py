@@ -62,8 +62,10 @@ def replay_config(geometry: Geometry, *, state: torch.dtype, activation: torch.d
     work = rows * geometry.heads
     if state == activation == torch.bfloat16:
         return _matrix_config(geometry, work)
+    # wide activations are summed in another order where the loads of a loop are pipelined: they take one tile a program, always
+    walked = geometry.head_dim if activation == torch.bfloat16 and work > 8192 else 16
     return ReplayConfig(
-        matrix=False, heads=1, width=1, rows=16 if work <= 8192 else geometry.head_dim, tile=16, fold_tile=16, stages=3, fold_stages=1,
+        matrix=False, heads=1, width=1, rows=walked, tile=16, fold_tile=16, stages=3, fold_stages=1,
         slice=min(geometry.state_dim, 128 // state.itemsize), registers=168 if work <= 256 else None,
     )
 
