@@ -54,9 +54,9 @@ def by_age_at_once(now, ring, used, distance, AGES: tl.constexpr):
 
 @triton.jit
 def weights(now, ring, used, a, AGES: tl.constexpr):
-    """Weights of the window's tokens and decay of the state, fp32 [HEADS, AGES] and [HEADS, 1].
+    """Weights of the window's tokens and decay of the state, fp32 [WIDTH, AGES] and [WIDTH, 1].
 
-    now: dt of the current token, [HEADS]; ring: pointers to rings of dt, [HEADS, 1]; a: A, [HEADS, 1]. The sum of dt over younger
+    now: dt of the current token, [WIDTH]; ring: pointers to rings of dt, [WIDTH, 1]; a: A, [WIDTH, 1]. The sum of dt over younger
     tokens is a running sum over ages, of the dt one age younger.
     """
     age = tl.arange(0, AGES)[None, :]
