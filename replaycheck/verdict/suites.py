@@ -9,8 +9,8 @@ from .checks import CHECKS, PLAY
 __all__ = ["SUITES", "Line", "Suite", "pairs_of"]
 
 #: Regimes in which windows are judged against the exact recurrence.
-ANALOGUE = ("trained-like", "slow", "fast", "decay-one", "spike", "extreme-dt", "positive", "sparse", "outlier", "subnormal", "faint",
-            "erase", "readout")
+ANALOGUE = ("trained-like", "slow", "fast", "decay-one", "spike", "extreme-dt", "bend", "positive", "sparse", "outlier", "subnormal",
+            "faint", "erase", "readout")
 
 #: Relations that hold in any regime.
 RELATIONS = ("poison", "isolation", "split", "movement", "determinism")
@@ -64,10 +64,14 @@ _FLOOR = Line(checks=("windows",), regimes=("slow",), capacities=(1, 2, 3, 4), e
 _LIVES = Line(checks=("windows", *RELATIONS), regimes=("trained-like",), schedule="mixed", stack=2, capacities=(3,), requests=3,
               widest=True)
 
+#: A batch large enough that a kernel may choose another launch configuration for it.
+_CROWD = Line(checks=("isolation",), regimes=("trained-like",), capacities=(2,), requests=36, tokens=1, widest=True)
+
 _QUICK = (
     Line(checks=("windows", "compile"), regimes=("trained-like",), layers=("super-small",), requests=1),
     _FLOOR,
     _LIVES,
+    _CROWD,
     Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(3,)),
     Line(checks=("windows",), regimes=ANALOGUE[2:], layers=("ragged", "tiny"), capacities=(4, 2, 8), requests=1),
     Line(checks=("windows",), regimes=("trained-like", "slow", "outlier"), layers=("nano-4b-small", "super-small"), capacities=(5, 8),
@@ -79,6 +83,7 @@ _MERGE = (
     Line(checks=("windows", "compile"), regimes=ANALOGUE, layers=("super-small", "nano-4b-small"), capacities=(4, 8, 16, 1), requests=1),
     Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(1, 2, 4, 8), each_capacity=True),
     replace(_LIVES, regimes=("trained-like", "outlier", "spike"), capacities=(2, 4, 5, 1), draws=3),
+    replace(_CROWD, requests=140),
     replace(_LIVES, regimes=("slow", "positive"), capacities=(4, 3), widest=False, draws=3),
     Line(checks=("windows",), regimes=("slow", "trained-like"), capacities=(32, 16), requests=1),
     Line(checks=("windows",), regimes=ANALOGUE, layers=("tiny", "ragged"), schedule="mixed", capacities=(1, 2, 3, 4, 7), requests=4,
