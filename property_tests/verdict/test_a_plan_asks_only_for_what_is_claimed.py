@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -90,6 +91,12 @@ def test_one_missing_cell_is_not_proven(claims: Claims, data: st.DataObject) -> 
     lost = data.draw(st.sampled_from(sorted(cells)))
     assert Coverage(owed=cells, seen=cells - {lost}).missing == (lost,)
     assert f"capacity {lost.capacity}, position {lost.position}, age {lost.age}" in Coverage(owed=cells, seen=cells - {lost}).gaps[0]
+
+
+def test_folds_that_stand_where_the_claims_do_not_put_them_are_told() -> None:
+    owed = owed_cells(Claims(name="replay", kind="replay", policy=_POLICIES["replay"], capacities=(2, 2)))
+    late = {replace(cell, position=cell.position + 1) if cell.path == "flush" else cell for cell in owed}
+    assert "at capacity 2 steps that fold stood at position 2 of their window, not at 1" in Coverage(owed=owed, seen=frozenset(late)).gaps[0]
 
 
 @pytest.mark.parametrize("name", [*CHECKS, *GUARANTEES, *REGIMES])

@@ -40,6 +40,8 @@ class Path:
     output: "state", y is read from the rebuilt state; "scores", y = decayed S0 C + sum of weighted scores (B_j.C) x_j.
     weights: one of WEIGHTS. token: product w*x*B folded into the state. readout: product state*C. score: B*C. value: score*x.
     accumulator: format of every sum. order: one of ORDERS. reads: whether a step that folds reads the "unrounded" or the "stored" state.
+    folds: whether a step that folds takes everything up to and with its own token ("through"), or only the tokens "before" it; its own
+    is then the first of the next window.
     """
 
     output: str = "state"
@@ -51,6 +53,7 @@ class Path:
     accumulator: str = "fp32"
     order: str = "any"
     reads: str = "unrounded"
+    folds: str = "through"
 
     def __post_init__(self) -> None:
         _check("path", "output", self.output, ("state", "scores"))
@@ -60,6 +63,7 @@ class Path:
         _check("path", "accumulator", self.accumulator, ("fp64", "fp32", "tensor", "fp16", "bf16"))
         _check("path", "order", self.order, ORDERS)
         _check("path", "reads", self.reads, ("unrounded", "stored"))
+        _check("path", "folds", self.folds, ("through", "before"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +118,9 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("gate", "ring_dt", "decay"):
             _check("policy", name, getattr(self, name), ("fp64", "fp32", "fp16", "bf16"))
+        for name, path in self.paths.items():
+            if path.folds == "before" and name != "flush":
+                raise ValueError(f"policy paths.{name}.folds is 'before'; only the path 'flush' folds the tokens before its own")
         _check("policy", "exponential", self.exponential, ("exp", "exp2"))
 
     def built(self, *, state: str, output: str) -> Policy:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from replaycheck.contract.session import PAD
+from replaycheck_reference.layer import Mamba2Tokens
 from replaycheck_reference.policy import Policy, Softplus
 
 from .base import REPLAY, STEP
@@ -148,11 +150,54 @@ class RebuildsState(ReplaySession):
         return e.read(e.fold(self.load(layer, slot), *e.weights(e.decay_rate(self.layers[layer]), dt), x, B), C)
 
 
-def _variant(name: str, base: HostKernel, story: str, *, paths: dict[str, Any] | None = None, policy: dict[str, Any] | None = None,
-             **parts: Any) -> Variant:
-    """A variant of `base` whose policy differs in `policy`, and in `paths` on every path."""
+class FoldsBefore(ReplaySession):
+    """A step that finds the ring full folds it into the state first, and only then takes its own token, as the first of a new window."""
+
+    def held(self, slot: int, step: int) -> int:
+        """Ring rows in use when the row's token number `step` comes."""
+        taken = int(self.filled[slot]) + step
+        return taken if taken <= self.capacity else (taken - 1) % self.capacity + 1
+
+    def token(self, layer: int, slot: int, step: int, token: Mamba2Tokens) -> Tensor:
+        e, geometry = self.evaluation, self.layers[layer]
+        rate, held, state = e.decay_rate(geometry), self.held(slot, step), self.load(layer, slot)
+        folds = held == self.capacity
+        if folds:
+            x, B, dt = self.ring(layer, slot, self.live(held - 1))
+            state = self.kept(layer, slot, e.fold(state, *e.weights(rate, dt), x, B))
+            held = 0
+        self.append(layer, slot, held, token, e.dt(geometry, token.dt[0]))
+        x, B, dt = self.ring(layer, slot, self.live(held))
+        C = token.C[0].to(e.number)[e.group_of_head(geometry)]
+        return self.close(geometry, e.output_only(state, *e.weights(rate, dt), x, B, C), token, folds=folds)
+
+    def kept(self, layer: int, slot: int, state: Tensor) -> Tensor:
+        """What a flush step reads of the state that it stores."""
+        self.store(layer, slot, state)
+        return state
+
+    def advance(self, slot: int, length: int) -> None:
+        if slot != PAD:
+            held = self.held(slot, length)
+            self.folded[slot] += int(self.filled[slot]) + length - held
+            self.filled[slot] = held
+
+
+class FoldsBeforeAndLoads(FoldsBefore):
+    """As FoldsBefore, but the flush step reads the state back as it was stored."""
+
+    def kept(self, layer: int, slot: int, state: Tensor) -> Tensor:
+        super().kept(layer, slot, state)
+        return self.load(layer, slot)
+
+
+def _variant(name: str, base: HostKernel, story: str, *, paths: dict[str, Any] | None = None, flush: dict[str, Any] | None = None,
+             policy: dict[str, Any] | None = None, **parts: Any) -> Variant:
+    """A variant of `base` whose policy differs in `policy`, in `paths` on every path, and in `flush` on that one."""
     stated = base.claims.policy
-    changed: Policy = replace(stated, paths={p: replace(path, **(paths or {})) for p, path in stated.paths.items()}, **(policy or {}))
+    own = {"flush": flush or {}}
+    changed: Policy = replace(stated, paths={p: replace(path, **{**(paths or {}), **own.get(p, {})}) for p, path in stated.paths.items()},
+                              **(policy or {}))
     claims = replace(base.claims, name=name, policy=changed)
     return Variant(name=name, kernel=replace(base, claims=claims, **parts), base=base, story=story)
 
@@ -176,5 +221,9 @@ VARIANTS: dict[str, Variant] = {v.name: v for v in (
     _variant("naive-softplus", REPLAY, "softplus as log(1 + e^x)", policy={"softplus": Softplus(form="naive")}, evaluation=NaiveSoftplus),
     _variant("base-two", REPLAY, "exponentials in base two", policy={"exponential": "exp2"}, evaluation=BaseTwo),
     _variant("rebuilds-state", REPLAY, "ordinary steps read a rebuilt state", paths={"output": "state"}, session=RebuildsState),
+    _variant("folds-before", REPLAY, "a full ring, of cumulative log decays, is folded before the current token is taken",
+             paths={"weights": "difference"}, flush={"output": "scores", "folds": "before"}, evaluation=LogSpace, session=FoldsBefore),
+    _variant("folds-before-and-loads", REPLAY, "the same, and the flush step reads what it stored", paths={"weights": "difference"},
+             flush={"output": "scores", "folds": "before", "reads": "stored"}, evaluation=LogSpace, session=FoldsBeforeAndLoads),
     _variant("fused-step", STEP, "the plain step with fused multiply-add", paths={"order": "any"}, evaluation=Fused),
 )}

@@ -27,16 +27,20 @@ class Cell:
 
 
 def owed_cells(claims: Claims) -> frozenset[Cell]:
-    """The floor: every cell of every claimed capacity up to FLOOR_CAPACITY. The last position folds. A step kernel owes none."""
+    """The floor: every cell of every claimed capacity up to FLOOR_CAPACITY. A step kernel owes none.
+
+    The last position folds; where a flush folds the tokens before its own, the first position of the next window does.
+    """
     if claims.kind != "replay":
         return frozenset()
     low, high = claims.capacities
-    return frozenset(
-        Cell(capacity=capacity, position=position, age=age, path="flush" if position == capacity - 1 else "output")
-        for capacity in range(low, min(high, FLOOR_CAPACITY) + 1)
-        for position in range(capacity)
-        for age in range(position + 1)
-    )
+    cells = [(capacity, position, age) for capacity in range(low, min(high, FLOOR_CAPACITY) + 1)
+             for position in range(capacity) for age in range(position + 1)]
+    if claims.policy.paths["flush"].folds == "before":
+        flushes = {(capacity, 0, 0, "flush") for capacity, _, _ in cells}
+        outputs = {(*cell, "output") for cell in cells}
+        return frozenset(Cell(capacity=c, position=p, age=a, path=path) for c, p, a, path in outputs | flushes)
+    return frozenset(Cell(capacity=c, position=p, age=a, path="flush" if p == c - 1 else "output") for c, p, a in cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +63,16 @@ class Coverage:
         first = missing[0]
         return (
             f"coverage: {len(self.owed) - len(missing)} of {len(self.owed)} cells seen; first missing: capacity {first.capacity}, "
-            f"position {first.position}, age {first.age}, path {first.path}",
+            f"position {first.position}, age {first.age}, path {first.path}{self._misplaced(first.capacity)}",
         )
+
+    def _misplaced(self, capacity: int) -> str:
+        """Where the steps that folded stood, where that is not where the claims put them."""
+        due, stood = ({c.position for c in cells if c.capacity == capacity and c.path == "flush"} for cells in (self.owed, self.seen))
+        if not stood or stood == due:
+            return ""
+        return (f"; at capacity {capacity} steps that fold stood at position {', '.join(map(str, sorted(stood)))} of their window, not at "
+                f"{', '.join(map(str, sorted(due)))}: see capacity, and folds in the policy")
 
     def add(self, cells: Iterable[Cell]) -> Coverage:
         """The same floor with more cells seen."""

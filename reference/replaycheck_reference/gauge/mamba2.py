@@ -70,8 +70,15 @@ def bound(
         mine = torch.tensor([p == name for p in paths], device=outputs.device)[:, None]
         outputs = torch.where(mine[..., None], _outputs(terms, gates, policy, path, table, activation), outputs)
         output_decay = torch.where(mine, gates.decay / terms.decay + _gate_error(terms, policy, table), output_decay)
-    end, shares = _end(terms, gate_errors(layer, terms, policy, policy.paths[paths[-1]], table), policy, policy.paths[paths[-1]], activation)
+    folded = policy.paths[_folding(policy, paths)]
+    end, shares = _end(terms, gate_errors(layer, terms, policy, folded, table), policy, folded, activation)
     return Mamba2Bound(outputs=outputs, output_decay=output_decay, end=end, shares=shares)
+
+
+def _folding(policy: Policy, paths: Sequence[str]) -> str:
+    """The path that made the end state: that of the last token, or of the step after it where a flush folds the tokens before its own."""
+    flush = policy.paths.get("flush")
+    return "flush" if paths[-1] == "output" and flush is not None and flush.folds == "before" else paths[-1]
 
 
 def storage_error(exact: Tensor, error: Tensor, storage: Storage) -> Tensor:
@@ -132,7 +139,9 @@ def _outputs(terms: Mamba2Terms, gates: GateErrors, policy: Policy, path: Path, 
     error = error + torch.einsum("...mjh,...jhp->...mhp", (weight_error + own * weight) * score, x)
     skipped = (1 + unit("fp32")) * (1 + later) - 1
     error = error + terms.skip.abs() * (skipped[:, None, None] + own) + _output_floor(terms, policy, path, readout.absolute)
-    if path.reads == "stored":
+    if path.folds == "before":
+        error = error + _unstored_start(terms, gates, policy, path, C)
+    elif path.reads == "stored":
         error = error + _stored_readout(terms, policy, error, C)
     return _gated(terms, policy, error, table)
 
@@ -174,6 +183,17 @@ def _stored_readout(terms: Mamba2Terms, policy: Policy, error: Tensor, C: Tensor
     added = torch.zeros_like(error)
     added[..., -1, :, :] = last
     return added
+
+
+def _unstored_start(terms: Mamba2Terms, gates: GateErrors, policy: Policy, path: Path, C: Tensor) -> Tensor | float:
+    """What an output adds that is read from the start state as it was before it was rounded for storing: its storage error against |C|.
+
+    Nothing where the sums that made the state are held in a format as narrow as the stored one, or where the stored state is read.
+    """
+    if path.reads == "stored" or unit(policy.state.format) <= accumulator_unit(path.accumulator):
+        return 0.0
+    rounded = storage_error(terms.start, torch.zeros_like(terms.start), policy.state)
+    return (terms.decay + gates.decay)[..., None] * torch.einsum("...hpn,...mhn->...mhp", rounded, C)
 
 
 def _silu_error(z: Tensor, policy: Policy, table: FunctionTable) -> Tensor:
