@@ -26,7 +26,7 @@ def variants(regime: str) -> list[Mamba2Variant]:
     return [
         Mamba2Variant(softplus=softplus, bias=bias, gated=gated, decay_parameter=decay)
         for softplus, bias, gated, decay in product((True, False), (True, False), (True, False), ("A", "A_log"))
-        if not (exact and decay == "A_log") and not (regime == "representable" and gated)
+        if not (exact and decay == "A_log") and not (regime == "representable" and gated) and not (regime == "bend" and not softplus)
     ]
 
 
@@ -87,6 +87,7 @@ SPANS = {  # of dt, and of -z
     "slow": ((2.9e-5, 1.4e-4), (2.9e-5, 2.8e-4)),
     "decay-one": ((8e-4, 0.14), (0, 0)),
     "faint": ((2.0**-24, 3.5e-4), (2.0**-24, 6e-3)),
+    "bend": ((0.018, 14.1), (2.8e-4, 1.8)),
     "erase": ((32, 64), (250, 520)),
     "readout": ((8e-4, 0.14), (0, 0)),
     "positive": ((8e-4, 0.14), (8e-4, 2.2)),
@@ -107,6 +108,17 @@ def test_gates_lie_in_the_span_of_the_regime(regime: str) -> None:
 def test_trained_like_gates_reach_both_ends_of_their_span() -> None:
     dt, z = gates(case("trained-like", tokens=200, heads=64))
     assert float(dt.min()) < 2e-3 and float(dt.max()) > 0.06 and float(z.min()) < -0.7 and float(z.max()) > -5e-3
+
+
+def test_the_bend_of_softplus_is_drawn_from_end_to_end() -> None:
+    for activation in ("bf16", "fp32"):
+        dt, _ = gates(case("bend", activation=activation, tokens=64))
+        assert bool((torch.histc(dt[dt > 1], 12, 1.0, 13.0) > 0).all()) and float(dt.min()) < 0.1
+
+
+def test_the_bend_of_softplus_is_not_drawn_without_softplus() -> None:
+    with pytest.raises(ValueError, match="regime 'bend' needs a variant with softplus True"):
+        case("bend", variant=Mamba2Variant(softplus=False))
 
 
 def test_a_decay_of_one_is_minus_zero() -> None:

@@ -57,6 +57,24 @@ def test_mixed_lives_put_pads_everywhere_and_copy_at_every_ring_position() -> No
     assert min(first, last, inside) >= 60 and at == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("slots", [3, 4])
+def test_neighbours_stand_at_different_positions_in_every_life(slots: int) -> None:
+    for seed in range(60):
+        at: dict[int, int] = {}
+        apart = False
+        for op in mixed(seed, slots=slots, forwards=12):
+            if isinstance(op, Admit):
+                at[op.slot] = 0
+            elif isinstance(op, Copy):
+                at[op.dst] = at[op.src]
+            elif isinstance(op, Release):
+                del at[op.slot]
+            elif isinstance(op, Forward):
+                at.update({slot: at[slot] + length for slot, length in op.rows if slot != PAD})
+                apart |= any(slot + 1 in at and 0 < at[slot] != at[slot + 1] > 0 for slot in at)
+        assert apart, seed
+
+
 def test_rows_change_order_between_forwards() -> None:
     orders = {tuple(s for s, _ in op.rows if s != PAD) for op in mixed(5, forwards=24) if isinstance(op, Forward)}
     assert (0, 3) in orders and (3, 0) in orders

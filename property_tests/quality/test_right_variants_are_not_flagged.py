@@ -30,7 +30,8 @@ KINDS = {"replay": REPLAY, "step": STEP}
 def _form(index: int, regime: str) -> Mamba2Variant:
     form = FORMS[index % len(FORMS)]
     law = REGIMES[regime]
-    impossible = (law.exact and form.gated) or (law.gates.A_log is None and form.decay_parameter == "A_log")
+    impossible = ((law.exact and form.gated) or (law.gates.A_log is None and form.decay_parameter == "A_log")
+                  or (law.softplus and not form.softplus))
     return FORMS[0] if impossible else form
 
 

@@ -15,7 +15,7 @@ from replaycheck_reference.variant import Mamba2Variant
 
 from .stream import Floats, Stream
 
-__all__ = ["DECAY_ONE", "ERASE", "EXACT", "EXTREME", "FAINT", "FAST", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED", "Gates"]
+__all__ = ["BEND", "DECAY_ONE", "ERASE", "EXACT", "EXTREME", "FAINT", "FAST", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED", "Gates"]
 
 Span = tuple[float, float]
 Events = Callable[[Stream, Floats, Mamba2Variant], Floats]
@@ -115,4 +115,5 @@ SUBNORMAL = Gates(A=(15.75, 16), A_log=(2.75, 2.765625), raw=(-0.125, 0.3125), o
                   events=_dying)
 EXACT = Gates(A=(0, 0), A_log=None, raw=(32, 32), octaves=(0, 0), biases=(0.0,), events=_exact)
 FAINT = Gates(A=(1, 16), A_log=(0.0, 2.75), raw=(-16.5, -8.0), octaves=(-24, -12))
+BEND = Gates(A=(2.0**-6, 2.0**-3), A_log=(-4.125, -2.125), raw=(-4, 14), octaves=(-5, 3))
 ERASE = Gates(A=(8, 8), A_log=(2.078125, 2.0859375), raw=(32, 32), octaves=(5, 5), biases=(0.0,))

@@ -21,6 +21,7 @@ class Regime:
     """Laws of the inputs. description: why the regime exists, in one line. gates, values, start: see those modules.
 
     exact: every number that a kernel may form is a small integer times a power of two, and the decay is exactly 1.
+    softplus: the regime is about softplus, and there is none without it.
     """
 
     name: str
@@ -29,11 +30,14 @@ class Regime:
     values: value.ValueLaw = value.normal
     start: value.StartLaw = value.normal_start
     exact: bool = False
+    softplus: bool = False
 
     def check(self, geometry: Geometry, variant: Mamba2Variant, tokens: int) -> None:
         """Raises ValueError naming regime and value where it cannot be drawn for this variant, geometry or number of tokens."""
         if self.gates.A_log is None and variant.decay_parameter != "A":
             raise ValueError(f"regime {self.name!r} needs decay_parameter 'A', got {variant.decay_parameter!r}: no A_log gives decay 1")
+        if self.softplus and not variant.softplus:
+            raise ValueError(f"regime {self.name!r} needs a variant with softplus True: it is about nothing else")
         if self.exact and variant.gated:
             raise ValueError(f"regime {self.name!r} needs a variant with gated False: z * sigmoid(z) is not representable")
         if self.exact and value.magnitude(geometry, tokens) > 256:
@@ -61,6 +65,8 @@ REGIMES: dict[str, Regime] = {
                description="one z near -60, then tiny ones: differences of cumulative sums lose the small decays after the large one"),
         Regime(name="extreme-dt", gates=rate.EXTREME, values=value.extreme,
                description="raw dt of -30, -17, -12, 20 +- ulp, 88, 1e4: the branches and overflows of softplus and of the gate"),
+        Regime(name="bend", gates=rate.BEND, softplus=True,
+               description="raw dt of -4 to 14, slow decay: where softplus is neither e^x nor x, and a branch taken too early shows"),
         Regime(name="positive", values=value.positive, start=value.positive_start,
                description="x, B, C and start state >= 0: nothing cancels, so sums reach the bound of their order and stagnation shows"),
         Regime(name="sparse", values=value.single_entries,

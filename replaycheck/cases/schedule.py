@@ -121,7 +121,8 @@ def plain(requests: int, tokens: int, *, start: str = "random") -> Schedule:
 def mixed(seed: int, *, slots: int = 4, forwards: int = 16, idle: bool = False) -> Schedule:
     """A random life of a pool: windows of one, pads in any position, a new order of rows every forward, a release, a reuse, a copy.
 
-    The slots 0 and slots-1 are admitted first and are live at the end. At random forwards, so at any ring position, a slot is released,
+    The slots 0, slots-1 and 1 are admitted first: the ends of the pool, and neighbours that do not stand at the same position. The ends are
+    live at the end. At random forwards, so at any ring position, a slot is released,
     used again, and a live slot is copied. Requests start in turn from zero and from a random state. idle: some rows have length zero.
     Deterministic in its arguments. Raises ValueError where slots < 2 or forwards < 1.
     """
@@ -142,7 +143,7 @@ class _Life:
     def lived(self, forwards: int) -> Schedule:
         self._admit(0)
         self._admit(self.slots - 1)
-        if self.slots > 2 and self.stream.integer("third", 0, 2):
+        if self.slots > 2:
             self._admit(self._free()[0])
         release, reuse, branch = sorted(int(g) for g in self.stream.integers("gaps", (3,), 0, forwards))
         copies_first = bool(self.stream.integer("order", 0, 2))

@@ -13,7 +13,7 @@ from .rounding import flush_subnormals, tf32, through, toward_zero
 
 __all__ = [
     "BF16Output", "BF16Scores", "BF16State", "BF16Sums", "BF16TokenOperands", "BiasTwice", "BlendedSoftplus", "CoherentDecay",
-    "DoubleRoundedOutput", "ExclusivePrefix", "FlushedState", "FoldsTokenTwice",
+    "DoubleRoundedOutput", "EarlyBranch", "ExclusivePrefix", "FlushedState", "FoldsTokenTwice",
     "GateBeforeSkip", "GroupModulo", "LowDecayOfOne",
     "RandomOrderSums", "RatioDecays", "ShortCheckpointDecay", "SoftplusTwice", "SwappedHeads", "TF32Readout", "TF32Token",
     "TruncatedOutput", "TruncatedState",
@@ -70,6 +70,11 @@ class BlendedSoftplus(Evaluation):
     def softplus(self, raw: Tensor) -> Tensor:
         small = (raw <= 20).to(raw.dtype)
         return small * torch.log1p(self.exponential(raw)) + (1 - small) * raw
+
+
+class EarlyBranch(Evaluation):
+    def softplus(self, raw: Tensor) -> Tensor:
+        return torch.where(raw > 2, raw, super().softplus(raw))
 
 
 class CoherentDecay(Evaluation):

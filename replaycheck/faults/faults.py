@@ -96,6 +96,8 @@ _ARITHMETIC = (
            "log(1 + e^x) where the claim is a relative error: tokens with small dt fade or vanish", regime="slow", life="from zero"),
     _fault("blended-softplus", wrong.BlendedSoftplus, "finite",
            "both branches of a threshold evaluated and blended by a 0/1 factor: 0 * inf", regime="extreme-dt"),
+    _fault("early-branch", wrong.EarlyBranch, "gates",
+           "softplus taken for the identity from 2 on, where e^-x is not yet below its rounding", regime="bend"),
     _fault("coherent-decay", wrong.CoherentDecay, "gates",
            "a fast exponential that is off by 2^-19 in one direction, at decays near 0.9999", regime="slow"),
     _fault("decay-of-one-is-less", wrong.LowDecayOfOne, "exact",
