@@ -55,6 +55,19 @@ def test_a_wrong_group_is_named() -> None:
     assert failed(judged(made, mixed))["outputs"].diagnosis in told
 
 
+def test_a_weight_that_is_a_little_off_is_not_told_as_one_of_the_skip_term() -> None:
+    made = layer(head_dim=16, state_dim=16)
+    found = failed(judged(made, windows(made, lambda t: exactly(replace(t, weight=t.weight * (1 + 2.0**-10))), tokens=1)))
+    assert found["outputs"].diagnosis.startswith("acts as if the token of age 0 had a weight off by +9.77e-04")
+
+
+def test_values_that_have_nothing_to_do_with_the_answer_are_not_called_a_rounding() -> None:
+    made = layer()
+    wrong = [replace(w, outputs=1e3 * torch.randn(w.outputs.shape, generator=torch.Generator().manual_seed(1))) for w in windows(made)]
+    diagnosis = judged(made, wrong)[0].diagnosis
+    assert "too far for a rounding" in diagnosis and "significand" not in diagnosis
+
+
 def test_a_coherent_decay_error_of_2_to_the_minus_20_is_seen_at_a_decay_of_0_9999() -> None:
     made = layer(rate=0.005)
     found = failed(judged(made, windows(made, lambda t: exactly(decayed_by(t, 1 + 2.0**-20)), count=4, tokens=1)))

@@ -87,6 +87,7 @@ def test_the_words_are_those_of_the_lattice() -> None:
 
 def test_failures_are_told_nearest_their_cause_first_and_every_guarantee_has_a_place() -> None:
     assert by_cause(["state", "outputs", "isolation", "write-set"]) == ("write-set", "isolation", "state", "outputs")
+    assert by_cause(["poison", "split", "determinism"]) == ("determinism", "poison", "split")
     assert set(by_cause(GUARANTEES)) == set(GUARANTEES)
     with pytest.raises(ValueError, match="guarantee 'luck' has no rank"):
         by_cause(["luck"])

@@ -1,4 +1,7 @@
-"""Broken guarantees in the order in which they explain each other: a slot overwritten breaks every number after it, and not the reverse."""
+"""Broken guarantees in the order in which they explain each other: a slot overwritten breaks every number after it, and not the reverse.
+
+Where one case gives two results, plays differ in bits whatever else was changed between them: determinism explains poison and the like.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ __all__ = ["CAUSES", "by_cause", "nearest_cause"]
 CAUSES: tuple[tuple[str, ...], ...] = (
     ("contract", "compile"),
     ("write-set", "bounds", "pads", "continuity"),
-    ("poison", "isolation", "split", "movement", "determinism"),
+    ("determinism",),
+    ("poison", "isolation", "split", "movement"),
     ("finite", "outputs", "state", "gates", "rounding", "exact"),
 )
 

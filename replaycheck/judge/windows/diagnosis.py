@@ -18,6 +18,10 @@ __all__ = ["diagnose_output", "diagnose_state"]
 
 #: A cause is named where it explains this share of the residual's energy.
 _EXPLAINS = 0.9
+#: A weight this near 0, 1 or 2 times its own is that.
+_PLAIN = 0.02
+#: Fewer significand bits than the narrowest format has are no rounding.
+_ROUNDED = 2
 #: Another story is told of values that are this much larger than what is allowed to them.
 _TELLING = 1e3
 
@@ -72,10 +76,10 @@ def _one_cause(fields: Tensor, residual: Tensor, names: list[str]) -> str:
     for along in (fit(fields, residual).coefficients, _alone(fields, residual)):
         left = ((residual - along[:, None] * fields) ** 2).sum(-1) / energy
         if float(left.min()) <= 1 - _EXPLAINS:
-            # dependent terms explain alike: the one lost or doubled is the likelier story
+            # dependent terms explain alike: one lost or doubled is the likeliest story, else the first, since gates err sooner than D
             alike = left <= left.min() + 0.01
-            plain = torch.minimum((along + 1).abs(), (along - 1).abs())
-            best = int(torch.where(alike, plain, torch.inf).argmin())
+            plain = torch.where(alike, torch.minimum((along + 1).abs(), (along - 1).abs()), torch.inf)
+            best = int(plain.argmin() if float(plain.min()) < _PLAIN else alike.int().argmax())
             return f"acts as if {names[best]} {_weight(float(along[best]))}"
     return ""
 
@@ -87,11 +91,11 @@ def _alone(fields: Tensor, residual: Tensor) -> Tensor:
 
 
 def _weight(error: float) -> str:
-    if abs(error + 1) < 0.02:
+    if abs(error + 1) < _PLAIN:
         return "had weight 0"
-    if abs(error - 1) < 0.02:
+    if abs(error - 1) < _PLAIN:
         return "were counted twice"
-    if abs(error) < 0.02:
+    if abs(error) < _PLAIN:
         return f"had a weight off by {error:+.2e} (2^{math.log2(abs(error)):.1f}) of itself"
     return f"had {1 + error:.4g} times its weight"
 
@@ -138,4 +142,6 @@ def _precision(residual: Tensor, size: Tensor) -> str:
     if not scale or not rms:
         return ""
     bits = -math.log2(rms / scale / 0.42)
+    if bits < _ROUNDED:
+        return f"no single term explains it; it is off by {rms / scale:.2g} times the size of its terms, too far for a rounding"
     return f"no single term explains it; the size is that of rounding to about {bits:.0f} significand bits"
