@@ -12,6 +12,7 @@ import pytest
 from replaycheck.cases.case import Case
 from replaycheck.cases.schedule import plain
 from replaycheck.contract.claims import Claims, Formats
+from replaycheck.contract.errors import KernelHang
 from replaycheck.faults.base import REPLAY, STEP
 from replaycheck.faults.faults import FAULTS
 from replaycheck.play.source import InProcess
@@ -90,8 +91,25 @@ def test_a_kernel_that_raises_is_an_error_and_is_not_asked_for_ever() -> None:
     assert "no such row 7" in done.verdict.reasons[0]
     assert all("nothing was measured" not in reason for reason in done.verdict.reasons)
     assert done.failures[0].status == "error" and done.failures[0].case is not None
-    assert "the suite was left after 3 errors" in done.not_covered
+    assert "the suite was left after 3 errors or a hang" in done.not_covered
     assert kernel.opened < 20
+
+
+class Hanging:
+    """A source of plays whose kernel never answers."""
+
+    claims = STEP.claims
+    asked = 0
+
+    def play(self, case: Case, *, poison: str = "finite", take: int = 0) -> Any:
+        self.asked += 1
+        raise KernelHang("kernel hung: no answer in 60 s")
+
+
+def test_a_kernel_that_hangs_is_not_asked_twice() -> None:
+    source = Hanging()
+    done = run_suite([source], SMALL, kernel="hanging", table=table_of("cpu"))
+    assert done.verdict.status == "error" and source.asked == 1
 
 
 def test_a_run_without_time_is_not_proven() -> None:

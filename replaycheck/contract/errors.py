@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["KernelError", "ReplaycheckError", "UsageError"]
+__all__ = ["KernelError", "KernelHang", "ReplaycheckError", "UsageError"]
 
 
 class ReplaycheckError(Exception):
@@ -26,3 +26,7 @@ class KernelError(ReplaycheckError):
 
     exit_code = 4
     output: str = ""
+
+
+class KernelHang(KernelError):
+    """The kernel gave no answer within its time limit."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from replaycheck.cases.case import Case
 from replaycheck.contract.claims import Claims
-from replaycheck.contract.errors import KernelError, ReplaycheckError, UsageError
+from replaycheck.contract.errors import KernelError, KernelHang, ReplaycheckError, UsageError
 
 from .result import Play
 from .source import PlayCache
@@ -86,9 +86,9 @@ class Worker:
         try:
             kind, *answer = child.ask(message, self.time_limit)
         except TimeoutError:
-            raise self._lost(child, f"kernel hung: no answer in {self.time_limit:g} s while {doing}") from None
+            raise self._lost(child, KernelHang(f"kernel hung: no answer in {self.time_limit:g} s while {doing}")) from None
         except (EOFError, OSError):
-            raise self._lost(child, f"kernel {child.death()} while {doing}") from None
+            raise self._lost(child, KernelError(f"kernel {child.death()} while {doing}")) from None
         except KeyboardInterrupt:
             self.close()
             raise
@@ -103,9 +103,8 @@ class Worker:
             self.close()
         raise error
 
-    def _lost(self, child: _Child, text: str) -> KernelError:
-        """The child is of no use any more."""
-        error = KernelError(text)
+    def _lost(self, child: _Child, error: KernelError) -> KernelError:
+        """The error; the child is of no use any more."""
         error.output = child.output()
         self.close()
         return error

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
+from replaycheck.contract.errors import KernelHang
 from replaycheck.play.source import PlaySource
 from replaycheck_reference.gauge.functions import FunctionTable
 
@@ -17,7 +18,7 @@ from .plan import Job
 
 __all__ = ["ENOUGH_ERRORS", "Crew", "Progress"]
 
-#: Errors after which a kernel is not asked again: the verdict cannot become worse.
+#: Errors after which a kernel is not asked again: the verdict cannot become worse. A hang, which costs its time limit, counts for all.
 ENOUGH_ERRORS = 3
 #: Called after every job with the number of jobs done, the job, and what it gave.
 Progress = Callable[[int, Job, Measured], None]
@@ -27,7 +28,7 @@ Progress = Callable[[int, Job, Measured], None]
 class Crew:
     """Measures jobs on all `sources` at once and adds what they give to `evidence`, in their order: who was faster leaves no trace.
 
-    deadline: of `time.monotonic`; no job is started after it, nor once ENOUGH_ERRORS jobs broke the adapter contract. late, given_up:
+    deadline: of `time.monotonic`; no job is started after it, nor once ENOUGH_ERRORS jobs broke the adapter contract or one hung. late, given_up:
     whether jobs were left because of that.
     """
 
@@ -96,7 +97,7 @@ class Crew:
             if self._abandoned:
                 return
             self._results[number] = (job, result)
-            self._errors += result.error is not None
+            self._errors += ENOUGH_ERRORS if isinstance(result.error, KernelHang) else result.error is not None
             while self.evidence.jobs in self._results:
                 self.evidence.add(*self._results.pop(self.evidence.jobs))
             if self.progress is not None:

@@ -52,7 +52,7 @@ def run_suite(
     floor = None if plan.claims.kind != "replay" else owed_cells(plan.claims) if plan.selection.whole else frozenset()
     run = _run(crew, plan.jobs(), owed=owed(plan), floor=floor, shrink_seconds=suite.shrink_seconds, strict=strict)
     left = ["time was out before the suite ended"] if crew.late and not suite.endless else []
-    left += [f"the suite was left after {ENOUGH_ERRORS} errors"] if crew.given_up else []
+    left += [f"the suite was left after {ENOUGH_ERRORS} errors or a hang"] if crew.given_up else []
     return replace(run, kernel=kernel, what=f"suite {suite.name}" + ("" if plan.selection.whole else " in part"),
                    not_covered=(*dict.fromkeys(plan.not_covered), *uncovered(plan.claims, evidence), *left))
 
