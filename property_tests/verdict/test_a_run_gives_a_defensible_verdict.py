@@ -108,7 +108,7 @@ class Hanging:
 
 def test_a_kernel_that_hangs_is_not_asked_twice() -> None:
     source = Hanging()
-    done = run_suite([source], SMALL, kernel="hanging", table=table_of("cpu"))
+    done = run_suite([source], replace(SMALL, shrink_seconds=0.0), kernel="hanging", table=table_of("cpu"))
     assert done.verdict.status == "error" and source.asked == 1
 
 
