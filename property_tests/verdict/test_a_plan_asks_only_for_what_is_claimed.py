@@ -34,7 +34,7 @@ def claims(draw: st.DrawFn) -> Claims:
     low = draw(st.integers(1, 6))
     return Claims(
         name="drawn", kind=kind, policy=_POLICIES[kind], states=draw(some(_FORMATS, least=1)), activations=draw(some(_FORMATS, least=1)),
-        outputs=draw(some(_FORMATS, least=1)), head_dims=draw(some((16, 32, 64, 80))), state_dims=draw(some((16, 64, 128))),
+        outputs=draw(some(_FORMATS)), head_dims=draw(some((16, 32, 64, 80))), state_dims=draw(some((16, 64, 128))),
         capacities=(low, low + draw(st.integers(0, 12))) if kind == "replay" else (1, 1),
         features=draw(some(("bias", "skip", "gated", "groups", "no_softplus", "A_log"))),
         guarantees=draw(some(("batch_invariant", "nan_poison", "phase_invariant"))),
@@ -95,8 +95,19 @@ def test_one_missing_cell_is_not_proven(claims: Claims, data: st.DataObject) -> 
 
 def test_folds_that_stand_where_the_claims_do_not_put_them_are_told() -> None:
     owed = owed_cells(Claims(name="replay", kind="replay", policy=_POLICIES["replay"], capacities=(2, 2)))
-    late = {replace(cell, position=cell.position + 1) if cell.path == "flush" else cell for cell in owed}
-    assert "at capacity 2 steps that fold stood at position 2 of their window, not at 1" in Coverage(owed=owed, seen=frozenset(late)).gaps[0]
+    late = frozenset(replace(cell, position=cell.position + 1) if cell.path == "flush" else cell for cell in owed)
+    assert "at capacity 2 steps that fold stood at position 2 of their window, not at 1" in Coverage(owed=owed, seen=late).gaps[0]
+
+
+def test_outputs_that_follow_the_activations_are_built_with_no_other() -> None:
+    claims = Claims(name="step", states=("fp32", "bf16"), activations=("bf16", "fp32"), outputs=())
+    assert {(f.state, f.activation, f.output) for f in builds(claims)} == {(s, a, a) for s in claims.states for a in claims.activations}
+
+
+@pytest.mark.parametrize("name", ["states", "activations"])
+def test_claims_without_a_format_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"claims.{name} must name at least one format, got \(\)"):
+        Claims(name="step", **{name: ()})
 
 
 @pytest.mark.parametrize("name", [*CHECKS, *GUARANTEES, *REGIMES])

@@ -199,7 +199,8 @@ def _window(k: int, entry: Any, tensors: _Tensors, layers: list[Mamba2Layer], cl
         end = tensors.take(f"{name}.end", layer.state_shape, (format_name(start.dtype),), finite=False)
     return Window(
         **place, start=start, tokens=tokens, end=end,
-        outputs=tensors.take(f"{name}.outputs", (len(tokens), layer.heads, layer.head_dim), claims.outputs, finite=False),
+        outputs=tensors.take(f"{name}.outputs", (len(tokens), layer.heads, layer.head_dim), claims.outputs_of(format_name(tokens.x.dtype)),
+                             finite=False),
         paths=_paths(f"{where}.paths", entry["paths"], len(tokens), tuple(claims.policy.paths)),
         steps=tuple(typed(f"{where}.steps", step, int) for step in _list(f"{where}.steps", entry["steps"], len(tokens))),
     )

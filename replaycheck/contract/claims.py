@@ -36,7 +36,8 @@ class Claims:
 
     name: shown in reports. recurrence: "mamba2". kind: "step" or "replay". entry: "raw", gates before bias and softplus.
     policy: see Policy; its state and output formats are set by the build under test.
-    states, activations, outputs: formats it can be built for. head_dims, state_dims: dims it supports, empty = any.
+    states, activations, outputs: formats it can be built for; no outputs: always that of the activations. head_dims, state_dims: dims it
+    supports, empty = any.
     capacities: smallest and largest ring. features: of "bias", "skip", "gated", "groups", "no_softplus", "A_log".
     guarantees: of GUARANTEES. pad_output: what pad rows of the output hold, "untouched" or "zero".
     """
@@ -67,6 +68,9 @@ class Claims:
             for value in getattr(self, name):
                 if value not in known:
                     raise ValueError(f"claims.{name} holds {value!r}; known are {', '.join(known)}")
+        for name in ("states", "activations"):
+            if not getattr(self, name):
+                raise ValueError(f"claims.{name} must name at least one format, got {getattr(self, name)!r}")
         low, high = self.capacities
         if not 1 <= low <= high:
             raise ValueError(f"claims.capacities must be (smallest, largest) with 1 <= smallest <= largest, got {self.capacities}")
@@ -74,6 +78,10 @@ class Claims:
         missing = sorted(wanted - set(self.policy.paths))
         if missing:
             raise ValueError(f"claims.policy.paths of a {self.kind} kernel needs {missing[0]!r}")
+
+    def outputs_of(self, activation: str) -> tuple[str, ...]:
+        """The output formats of builds with this activation format."""
+        return self.outputs or (activation,)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

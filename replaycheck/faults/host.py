@@ -230,7 +230,7 @@ class HostKernel:
     def open(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> HostSession:
         for name, value, allowed in (("state", formats.state, self.claims.states),
                                      ("activation", formats.activation, self.claims.activations),
-                                     ("output", formats.output, self.claims.outputs)):
+                                     ("output", formats.output, self.claims.outputs_of(formats.activation))):
             if value not in allowed:
                 raise ValueError(f"{self.claims.name} is not built for {name} format {value!r}; it has {', '.join(allowed)}")
         low, high = self.claims.capacities

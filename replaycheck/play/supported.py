@@ -22,11 +22,12 @@ def check_supported(claims: Claims, case: Case) -> None:
 def unsupported(claims: Claims, case: Case) -> str:
     """The first thing the case needs and the kernel does not claim, empty where it claims everything."""
     low, high = claims.capacities
+    outputs = claims.outputs_of(case.formats.activation)
     needs: list[tuple[str, Any, Container[Any], str]] = [
         ("recurrence", case.recurrence, (claims.recurrence,), claims.recurrence),
         ("state format", case.formats.state, claims.states, ", ".join(claims.states)),
         ("activation format", case.formats.activation, claims.activations, ", ".join(claims.activations)),
-        ("output format", case.formats.output, claims.outputs, ", ".join(claims.outputs)),
+        ("output format", case.formats.output, outputs, ", ".join(outputs)),
         ("head_dim", case.head_dim, claims.head_dims or (case.head_dim,), ", ".join(map(str, claims.head_dims))),
         ("state_dim", case.state_dim, claims.state_dims or (case.state_dim,), ", ".join(map(str, claims.state_dims))),
         ("capacity", case.capacity, range(low, high + 1), f"{low}..{high}"),

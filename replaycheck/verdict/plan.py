@@ -39,7 +39,7 @@ def builds(claims: Claims) -> list[Formats]:
     pairs = [(state, claims.activations[(i + shift) % len(claims.activations)])
              for shift in range(len(claims.activations)) for i, state in enumerate(claims.states)]
     found = [Formats(state=state, activation=activation, output=output)
-             for (state, activation), output in itertools.product(pairs, claims.outputs)]
+             for state, activation in pairs for output in claims.outputs_of(activation)]
     return sorted(found, key=lambda f: f.activation != f.output)
 
 
