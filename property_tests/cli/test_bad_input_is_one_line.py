@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,9 @@ Command = Callable[..., int]
 PathOf = Callable[[str], str]
 CASE = Case(name="small", heads=2, head_dim=16, state_dim=16, capacity=2, schedule=plain(1, 3))
 
+#: A child process sees the modules that this one sees.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
     captured = capsys.readouterr()
@@ -29,7 +33,12 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     (["validate", "k.py:k", "--suite", "deep"], ["--suite deep runs until its time is out", "--budget SECONDS"]),
     (["validate", "k.py:k", "--only", "windows,poisin"], ["--only 'poisin'", "poison", "trained-like"]),
     (["validate", "k.py:k", "--budget", "-3"], ["--budget", "-3"]),
-    (["validate", "k.py:k", "--budget", "soon"], ["--budget", "soon"]),
+    (["validate", "k.py:k", "--budget", "soon"], ["--budget: must be a positive number of seconds, got 'soon'"]),
+    (["validate", "k.py:k", "--only", ""], ["--only: must name a check", "got ''"]),
+    (["validate", "k.py:k", "--only", " ,"], ["--only: must name a check", "got ' ,'"]),
+    (["validate", "k.py:k", "--out", ""], ["--out: must name a directory", "got ''"]),
+    (["validate", "k\n.py:k"], ["kernel 'k\\n.py:k': there is no file k .py"]),
+    (["validate", "k" * 300 + ".py:k"], ["there is no file kkk"]),
     (["validate", "k.py:k", "--seed", "x"], ["--seed", "'x'"]),
     (["validate", "k.py:k", "--device", "tpu"], ["--device", "'tpu'"]),
     (["validate"], ["KERNEL"]),
@@ -65,7 +74,10 @@ def test_an_unwritable_output_directory_is_found_before_the_run(
 
 @pytest.mark.parametrize(("change", "names"), [
     ({"heads": 0}, ["heads", "0"]), ({"regime": "wild"}, ["regime", "'wild'"]), ({"seed": "x"}, ["seed", "'x'"]),
-    ({"schedule": [["jump"]]}, ["jump"]),
+    ({"schedule": [["jump"]]}, ["jump"]), ({"schedule": [[["admit"], 0]]}, ["step 0", "[['admit'], 0]"]),
+    ({"heads": 10**9}, ["elements", "heads 1000000000"]), ({"layers": 10**30}, ["elements", "layers 1"]),
+    ({"schedule": [["admit", 0, 0, "zero"], ["forward", [[0, 10**9]]]]}, ["elements", "tokens 1000000000"]),
+    ({"schedule": [["forward", [[-1, 10**9]]]]}, ["elements", "tokens 1000000000"]),
     ({"digest": "0" * 64}, ["digest"]), ({"extra": 1}, ["extra"]), ({"format": "other/9"}, ["format", "other/9"]),
 ])
 def test_a_case_that_says_something_impossible_is_named(
@@ -83,6 +95,16 @@ def test_a_case_that_says_something_impossible_is_named(
 def test_a_truncated_case_is_not_json(local: Command, kernel: PathOf, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     path.write_text(json.dumps(CASE.to_json())[:-20])
+    assert local("replay", str(path), "--kernel", kernel("right")) == 2
+    assert said(capsys).startswith(f"replaycheck: case {path} is not JSON")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"seed": ' + "9" * 5000 + "}", ""])
+def test_text_that_json_cannot_hold_is_not_json(
+    text: str, local: Command, kernel: PathOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "case.json"
+    path.write_text(text)
     assert local("replay", str(path), "--kernel", kernel("right")) == 2
     assert said(capsys).startswith(f"replaycheck: case {path} is not JSON")
 
@@ -111,6 +133,24 @@ def test_a_fault_of_the_checker_itself_is_no_verdict(
 def test_the_real_command_judges_a_real_worker(kernel: PathOf, tmp_path: Path) -> None:
     """One whole run as a user starts it: `python -m replaycheck`, a worker process each."""
     command = [sys.executable, "-m", "replaycheck", "validate", kernel("step"), "--only", "outputs,contract,slow", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("pass as step kernel")
+
+
+@pytest.mark.parametrize(("redirection", "code"), [(">&-", 0), (">/dev/full", 2), ("| true", 0)])
+def test_a_closed_or_full_stdout_is_no_fault_of_the_checker(redirection: str, code: int) -> None:
+    command = f"set -o pipefail; '{sys.executable}' -m replaycheck list regimes {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    assert done.returncode == code
+    assert done.stderr == ("" if code == 0 else "replaycheck: standard output cannot be written: No space left on device\n")
+
+
+def test_the_traceback_of_a_module_that_fails_is_shown_when_asked_for(
+    local: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text("raise OSError('no such luck')\n")
+    assert local("validate", "broken.py:k", "--traceback") == 2
+    assert "line 1, in <module>" in capsys.readouterr().err
+    assert local("validate", "broken.py:k") == 2
+    assert said(capsys).endswith("raised OSError: no such luck")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import _thread
 import json
+import os
+import sys
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from replaycheck.cases.regimes import REGIMES
 from replaycheck.cases.schedule import plain
 from replaycheck.cases.traces import write_trace
 from replaycheck.cli import validate as validate_module
+from replaycheck.cli import workers
 from replaycheck.cli.parser import LISTS
 from replaycheck.faults.base import REPLAY
 from replaycheck.play.player import play
@@ -85,6 +90,7 @@ def test_too_little_time_is_not_proven(local: Command, kernel: PathOf, capsys: p
     assert local("validate", kernel("right"), "--budget", "0.000001") == 3
     captured = capsys.readouterr().out
     assert captured.startswith("not proven as replay kernel") and "nothing was measured for outputs" in captured
+    assert "time was out after 0 cases" in captured
 
 
 def test_an_interrupted_run_reports_what_was_done(
@@ -102,6 +108,59 @@ def test_an_interrupted_run_reports_what_was_done(
     assert any(line.strip().startswith("interrupted after") for line in lines)
     assert list(tmp_path.glob("replaycheck-report/*.html"))
     assert not any("as replay kernel" in line for line in lines), "the next kernel is not begun"
+
+
+def test_an_interruption_does_not_wait_for_a_kernel_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = threading.Event()
+
+    class Loading:
+        def __init__(self, path: str, **limits: Any) -> None:
+            """Loads for as long as nobody closes it."""
+
+        @property
+        def claims(self) -> Any:
+            _thread.interrupt_main()
+            assert closed.wait(60)
+
+        def close(self) -> None:
+            closed.set()
+
+    monkeypatch.setattr(workers, "Worker", Loading)
+    with ExitStack() as stack, pytest.raises(KeyboardInterrupt):
+        workers.opened(stack, "slow.py:kernel", "cpu", count=1)
+    assert closed.is_set()
+
+
+def test_no_report_is_written_over_another(
+    local: Command, kernel: PathOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two kernels of one name, and the replay of a case of theirs beside their own reports."""
+    assert local("validate", kernel("step"), kernel("step"), "--only", "outputs,slow") == 0
+    pages = [line.split("report: ")[1] for line in capsys.readouterr().out.splitlines() if "report: " in line]
+    case = next((tmp_path / "replaycheck-report").glob("case-*.json"))
+    assert local("replay", str(case), "--kernel", kernel("step")) == 0
+    pages.append(capsys.readouterr().out.split("report: ")[1].strip())
+    assert len(set(pages)) == 3 and all((tmp_path / page).with_suffix(".json").is_file() for page in pages)
+    assert pages[1] == pages[0].replace(".html", "-2.html") and case.stem in pages[2]
+
+
+def test_names_that_are_not_utf_8_can_be_reported(
+    local: Command, kernel: PathOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = os.fsdecode(b"out-\xff")
+    sys.stdout.reconfigure(encoding="ascii")        # type: ignore[union-attr]
+    assert local("validate", kernel("step"), "--only", "outputs,slow", "--out", out) == 0
+    assert "report: out-\\udcff/" in capsys.readouterr().out
+    assert list((tmp_path / out).glob("*.html"))
+
+
+def test_a_case_that_moves_no_token_proves_nothing(
+    local: Command, kernel: PathOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "still.json"
+    Case(name="still", heads=2, head_dim=16, state_dim=16, slots=1, schedule=plain(1, 0)).save(path)
+    assert local("replay", str(path), "--kernel", kernel("step")) == 3
+    assert "nothing was measured for outputs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", LISTS)

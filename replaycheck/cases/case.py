@@ -27,6 +27,9 @@ from .stream import Floats, Stream
 __all__ = ["Case"]
 
 FORMATS = ("fp32", "fp16", "bf16")
+#: Elements that a play of a case may hold: of the pool, the tokens, and a state for every token that may be published. A Nemotron-3 Ultra
+#: layer has 2^21 a state.
+LARGEST = 1 << 27
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,10 @@ class Case:
                 raise ValueError(f"formats.{name} must be one of {', '.join(FORMATS)}, got {getattr(self.formats, name)!r}")
         events.validate(self.schedule, self.slots)
         self.law.check(self.geometry, self.variant, max(self.lengths.values(), default=0))
+        if self.elements > LARGEST:
+            raise ValueError(f"a case may hold at most {LARGEST} elements in states and tokens, got {self.elements}: layers {self.layers}, "
+                             f"slots {self.slots}, heads {self.heads}, head_dim {self.head_dim}, state_dim {self.state_dim}, "
+                             f"tokens {self.moved}")
 
     @property
     def geometry(self) -> Geometry:
@@ -73,6 +80,18 @@ class Case:
     @property
     def law(self) -> Regime:
         return regime(self.regime)
+
+    @property
+    def moved(self) -> int:
+        """Tokens in all rows of all forwards, pads included."""
+        return sum(length for op in self.schedule if isinstance(op, events.Forward) for _, length in op.rows)
+
+    @property
+    def elements(self) -> int:
+        """Elements of the pool, of all tokens with their outputs, and of a published state a token, over all layers."""
+        state = self.heads * self.head_dim * self.state_dim
+        token = self.heads * (3 * self.head_dim + 1) + 2 * self.groups * self.state_dim
+        return self.layers * (self.slots * state + self.moved * (token + state))
 
     @cached_property
     def lengths(self) -> dict[int, int]:

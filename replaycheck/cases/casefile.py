@@ -77,7 +77,7 @@ def load(path: Path) -> Case:
         data = json.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"case {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:     # also numbers of too many digits, and lists within lists without end
         raise UsageError(f"case {path} is not JSON: {error}") from error
     try:
         return from_json(data)

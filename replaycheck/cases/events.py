@@ -87,7 +87,7 @@ def from_json(data: Any) -> Schedule:
 
 
 def _op_from_json(step: int, entry: Any) -> Op:
-    if not isinstance(entry, list) or not entry or entry[0] not in _NAMES:
+    if not isinstance(entry, list) or not entry or not isinstance(entry[0], str) or entry[0] not in _NAMES:
         raise ValueError(f"schedule step {step} must be a list that begins with one of {', '.join(_NAMES)}, got {entry!r}")
     name, *values = entry
     if len(values) != _ARITY[name]:

@@ -10,6 +10,7 @@ from replaycheck.contract.errors import ReplaycheckError
 from replaycheck.verdict.verdict import EXIT_INTERRUPTED
 
 from .parser import parse
+from .streams import complain, prepare
 
 __all__ = ["main"]
 
@@ -18,6 +19,7 @@ _EXIT_ERROR = 4
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. What a user can cause is one line on stderr, without a traceback unless asked for."""
+    prepare()
     wanted = "--traceback" in (sys.argv[1:] if argv is None else argv)
     try:
         args = parse(argv)
@@ -33,7 +35,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _said(line: str, trace: str, wanted: bool, code: int) -> int:
-    print("replaycheck: " + " ".join(line.split()), file=sys.stderr)
-    if wanted:
-        print(trace or traceback.format_exc(), file=sys.stderr)
+    complain(line, (trace or traceback.format_exc()) if wanted else "")
     return code

@@ -11,6 +11,8 @@ from replaycheck.contract.resolve import known_kernels
 from replaycheck.verdict.checks import CHECKS
 from replaycheck.verdict.suites import SUITES, Suite
 
+from .streams import say
+
 __all__ = ["listing"]
 
 _RECURRENCES = {"mamba2": "S <- exp(A dt) S + dt x B^T, y = S C + D x; a scalar decay per head"}
@@ -39,5 +41,5 @@ def listing(args: argparse.Namespace) -> int:
     entries = _LISTS[args.what]()
     width = max(map(len, entries))
     for name, text in entries.items():
-        print(f"{name:<{width}}  {text}")
+        say(f"{name:<{width}}  {text}")
     return 0

@@ -12,22 +12,29 @@ from replaycheck.verdict.environment import environment
 from replaycheck.verdict.results import Run
 from replaycheck.verdict.verdict import EXIT_INTERRUPTED
 
+from .streams import say
+
 __all__ = ["present"]
 
 
-def present(run: Run, out: Path, *, device: str, seed: int, table: str, traceback: bool) -> int:
-    """Write the report, print verdict line, reasons, failure blocks and the path of the page to stdout; returns the exit code."""
+def present(run: Run, out: Path, *, device: str, seed: int, table: str, traceback: bool, pages: list[Path] | None = None) -> int:
+    """Write the report, print verdict line, reasons, failure blocks and the path of the page to stdout; returns the exit code.
+
+    pages: those that the same command has written before; this one is added.
+    """
     run = replace(run, environment=environment(kernel=run.kernel, device=device, seed=seed, table=table))
-    page = write_report(run, out)
-    print(verdict_line(run))
+    page = write_report(run, out, others=pages or ())
+    if pages is not None:
+        pages.append(page)
+    say(verdict_line(run))
     shown = {f"{f.measurement.guarantee}: " for f in run.failures}
     for reason in run.verdict.reasons:
         if not any(reason.startswith(guarantee) for guarantee in shown):
-            print(f"  {reason}")
+            say(f"  {reason}")
     for failure in run.failures:
-        print(failure_block(failure, replay_line(run.kernel, failure.case, out, run.environment)))
+        say(failure_block(failure, replay_line(run.kernel, failure.case, out, run.environment)))
         trace = failure.measurement.facts.get("traceback")
         if traceback and trace:
             print(trace, file=sys.stderr)
-    print(f"  report: {page}", flush=True)
+    say(f"  report: {page}")
     return EXIT_INTERRUPTED if run.interrupted else run.verdict.exit_code

@@ -27,14 +27,26 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _positive_seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text}")
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
     return value
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"must name a check, a guarantee or a regime, got {text!r}")
+    return names
+
+
+def _directory(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError(f"must name a directory, got {text!r}")
+    return Path(text)
 
 
 def _device(text: str) -> str:
@@ -47,7 +59,7 @@ def _common() -> _Parser:
     common = _Parser(add_help=False)
     common.add_argument("--only", type=_names, action="extend", default=[], metavar="NAME[,NAME]",
                         help="only these checks, guarantees or regimes")
-    common.add_argument("--out", type=Path, default=Path("replaycheck-report"), help="directory of the report (default: %(default)s)")
+    common.add_argument("--out", type=_directory, default=Path("replaycheck-report"), help="directory of the report (default: %(default)s)")
     common.add_argument("--strict", action="store_true", help="a suspicious pass is a failure")
     common.add_argument("--traceback", action="store_true", help="show the full traceback of what went wrong")
     return common

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -48,7 +49,8 @@ class Display:
         elif monotonic() - self._said >= _PAUSE:
             self._said = monotonic()
             of = "" if self._total is None else f" of {self._total}"
-            print(f"{self._kernel}: {done}{of} cases, {self._said - self._started:.0f} s, {text}", file=sys.stderr, flush=True)
+            with suppress(OSError):     # whoever stopped reading does not stop the run
+                print(f"{self._kernel}: {done}{of} cases, {self._said - self._started:.0f} s, {text}", file=sys.stderr, flush=True)
 
 
 def _bar(kernel: str, total: int | None) -> Progress:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import torch
 
@@ -21,6 +21,7 @@ from replaycheck.verdict.verdict import EXIT_INTERRUPTED, worst_exit
 
 from .output import present
 from .progress import Display
+from .streams import complain
 from .workers import opened
 
 __all__ = ["validate"]
@@ -33,11 +34,12 @@ def validate(args: argparse.Namespace) -> int:
     check_writable(args.out)
     torch.set_num_threads(1)
     codes: list[int] = []
+    pages: list[Path] = []
     for kernel in args.kernels:
         try:
-            codes.append(_one(args, kernel, suite, selection))
+            codes.append(_one(args, kernel, suite, selection, pages))
         except UsageError as error:
-            print(f"replaycheck: {error}", file=sys.stderr)
+            complain(str(error), error.traceback if args.traceback else "")
             codes.append(error.exit_code)
         if codes[-1] == EXIT_INTERRUPTED:
             break
@@ -53,10 +55,10 @@ def _suite(args: argparse.Namespace) -> Suite:
     return suite
 
 
-def _one(args: argparse.Namespace, kernel: str, suite: Suite, selection: Selection) -> int:
+def _one(args: argparse.Namespace, kernel: str, suite: Suite, selection: Selection, pages: list[Path]) -> int:
     table = table_of(args.device)
     run = _run(args, kernel, suite, selection)
-    return present(run, args.out, device=args.device, seed=args.seed, table=table.backend, traceback=args.traceback)
+    return present(run, args.out, device=args.device, seed=args.seed, table=table.backend, traceback=args.traceback, pages=pages)
 
 
 def _run(args: argparse.Namespace, kernel: str, suite: Suite, selection: Selection) -> Run:

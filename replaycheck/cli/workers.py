@@ -22,5 +22,10 @@ def opened(stack: ExitStack, kernel: str, device: str, *, count: int) -> list[Wo
     for worker in workers:
         stack.callback(worker.close)
     with ThreadPoolExecutor(len(workers)) as pool:
-        list(pool.map(lambda worker: worker.claims, workers))
+        try:
+            list(pool.map(lambda worker: worker.claims, workers))
+        except BaseException:       # the pool waits for its threads, and they for kernels that may take their time to load
+            for worker in workers:
+                worker.close()
+            raise
     return workers

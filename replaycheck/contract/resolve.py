@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from importlib.metadata import entry_points
@@ -65,7 +66,7 @@ def _offered(module: ModuleType) -> str:
 
 def _file_module(path: str, file: Path) -> ModuleType:
     """The module in a file, its folder importable. One file is imported once."""
-    if not file.is_file():
+    if not os.path.isfile(file):    # Path.is_file raises for a name that no file can have
         raise UsageError(f"kernel {path!r}: there is no file {file}")
     file = file.resolve()
     name = f"{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"

@@ -48,7 +48,7 @@ def _device(device: str) -> dict[str, str]:
 
 def _kernel_digest(kernel: str) -> dict[str, str]:
     file = Path(kernel.rsplit(":", 1)[0])
-    if file.suffix != ".py" or not file.is_file():
+    if file.suffix != ".py" or not os.path.isfile(file):
         return {}
     return {"kernel file sha256": hashlib.sha256(file.read_bytes()).hexdigest()[:16]}
 

@@ -53,6 +53,7 @@ class Run:
     kernel: the path it was named by. claims: None where the kernel did not open. what: the suite, case or trace that was run. cases: plays
     judged. coverage: None where the kind of kernel or run owes none. not_covered: what the kernel claims and this run did not draw.
     confirmation: the worst window element computed again in arbitrary precision, one line. environment: name -> value. seconds: wall time.
+    label: what the files of its report are called, the kernel's name where empty.
     """
 
     kernel: str
@@ -70,6 +71,7 @@ class Run:
     environment: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     interrupted: bool = False
+    label: str = ""
 
     @property
     def worst(self) -> Measurement | None:

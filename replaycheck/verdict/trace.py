@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import monotonic
 
 from replaycheck.cases.traces import Trace
@@ -36,5 +37,5 @@ def judge_trace(trace: Trace, path: str, *, table: FunctionTable, strict: bool =
         failures=tuple(Failure(measurement=kept[0], case=None, more=tally.failed[name] - 1) for name, kept in tally.failures.items()),
         bits=bits.quoted, confirmation="" if worst is None else confirmed_window(worst, trace.windows, dict(enumerate(trace.layers))),
         not_covered=("everything but the windows: write-sets, poison, isolation, movement, determinism and exactness need the kernel",),
-        seconds=monotonic() - started,
+        seconds=monotonic() - started, label=f"trace {Path(path).stem}",
     )
