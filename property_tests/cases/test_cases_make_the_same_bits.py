@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -73,7 +74,7 @@ def test_the_bits_of_a_regime_never_change(regime: str) -> None:
     assert made.digest[:16] == PINNED[regime]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(made=cases)
 def test_a_saved_case_is_the_same_case_with_the_same_bits(made: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("case") / "case.json"
@@ -83,7 +84,7 @@ def test_a_saved_case_is_the_same_case_with_the_same_bits(made: Case, tmp_path_f
     assert path.read_text().count("\n") <= len(made.schedule) + 24
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(made=cases)
 def test_inputs_have_the_formats_and_shapes_of_the_case(made: Case) -> None:
     dtypes = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -106,7 +107,7 @@ def test_random_start_states_have_rms_one() -> None:
         assert start is not None and abs(float(start.square().mean()) - 1) < 0.05
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 10**6), regime=st.sampled_from(sorted(REGIMES)), short=st.integers(0, 6), more=st.integers(0, 6))
 def test_a_longer_schedule_begins_with_the_same_tokens(seed: int, regime: str, short: int, more: int) -> None:
     made = replace(SMALL, regime=regime, seed=seed, schedule=plain(1, short))

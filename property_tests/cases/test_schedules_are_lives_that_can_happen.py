@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replaycheck.cases.events import PAD, Admit, Copy, Forward, Op, Release, Restore, Schedule, from_json, to_json
@@ -25,7 +26,7 @@ def live_at_the_end(schedule: Schedule) -> set[int]:
     return live
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(seed=st.integers(0, 10**6), slots=st.integers(2, 6), forwards=st.integers(1, 24), idle=st.booleans())
 def test_a_mixed_life_can_happen_and_keeps_its_promises(seed: int, slots: int, forwards: int, idle: bool) -> None:
     life = mixed(seed, slots=slots, forwards=forwards, idle=idle)
@@ -80,7 +81,7 @@ def test_rows_change_order_between_forwards() -> None:
     assert (0, 3) in orders and (3, 0) in orders
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(requests=st.integers(1, 4), tokens=st.integers(0, 9), start=st.sampled_from(["zero", "random"]))
 def test_a_plain_life_gives_every_request_its_tokens(requests: int, tokens: int, start: str) -> None:
     life = plain(requests, tokens, start=start)
@@ -97,7 +98,7 @@ def test_a_copy_has_the_root_and_position_of_its_source() -> None:
     assert {root.request for root in roots(life).values()} == {4}
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(life=lives)
 def test_a_schedule_goes_through_json_unchanged(life: Schedule) -> None:
     extended = (*life, Restore(0))

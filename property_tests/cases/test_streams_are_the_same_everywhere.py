@@ -7,7 +7,8 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replaycheck.cases.stream import Stream
@@ -30,7 +31,7 @@ def test_the_reference_philox_gives_the_published_answer() -> None:
     assert philox4x64(0, 0) == [0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B]
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 2**63), name=st.text(max_size=8), count=st.integers(0, 40))
 def test_words_are_philox_under_the_hash_of_key_and_name(seed: int, name: str, count: int) -> None:
     key = int.from_bytes(hashlib.sha256(json.dumps(["a", seed, name]).encode()).digest()[:16], "little")
@@ -45,7 +46,7 @@ def test_keys_and_names_do_not_run_together() -> None:
     assert len(first) == len(streams) * len(names)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 1000), short=st.integers(0, 6), more=st.integers(0, 6), width=st.integers(1, 5))
 def test_a_longer_draw_begins_with_the_shorter(seed: int, short: int, more: int, width: int) -> None:
     stream = Stream((seed,))
@@ -78,7 +79,7 @@ def test_integers_are_uniform_in_their_range(low: int, high: int) -> None:
     assert len(counts) == high - low and (abs(counts - 70_000 / len(counts)) <= 5 * np.sqrt(70_000 / len(counts))).all()
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 1000), count=st.integers(0, 20))
 def test_permutations_hold_every_number_once(seed: int, count: int) -> None:
     assert sorted(Stream((seed,)).permutation("p", count)) == list(range(count))

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from drawing import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replaycheck_reference.gauge.functions import FunctionTable, load_table
@@ -55,7 +56,7 @@ def ratios(seed: int, tokens: int, policy: Policy, signs: Signs, *, table: Funct
     return float(output.max()), float(state.max())
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     seed=st.integers(0, 10**6), tokens=st.integers(1, 6), weights=st.sampled_from(WEIGHTS), output=st.sampled_from(("state", "scores")),
     product=st.sampled_from(PRODUCTS), rate=st.sampled_from((0.0, 1e-3, 1.0, 16.0, 200.0)), positive=st.booleans(), sparse=st.booleans(),

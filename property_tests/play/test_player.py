@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replaycheck.cases.case import Case
@@ -45,7 +46,7 @@ def _failed(made: Play) -> dict[str, Measurement]:
 
 # -- right kernels
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=st.integers(0, 1000), capacity=st.integers(1, 6), layers=st.integers(1, 2), poison=st.sampled_from(POISONS))
 def test_a_right_replay_kernel_has_no_findings_and_its_windows_tile_its_tokens(seed: int, capacity: int, layers: int, poison: str) -> None:
     case = _case(mixed(seed, slots=3, forwards=10, idle=True), capacity=capacity, layers=layers)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from drawing import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from judged import FP32, broken, judged, judged_windows, window
 from torch import Tensor
@@ -46,21 +47,23 @@ def flushing(base: HostKernel) -> HostKernel:
 
 
 def subnormal_case(seed: int, kind: str) -> Case:
+    """Nine tokens, stored at the ninth: |z| of at least 9.8 a token then brings every odd head to the subnormals or below, 2^-127."""
     capacity = 3 if kind == "replay" else 1
     return Case(name="dying", heads=2, head_dim=16, state_dim=16, formats=FP32, capacity=capacity, regime="subnormal", seed=seed,
-                schedule=plain(1, 8))
+                schedule=plain(1, 9))
 
 
 @pytest.mark.parametrize("base", [STEP, REPLAY], ids=["step", "replay"])
 @pytest.mark.parametrize("flushes", [False, True], ids=["kept", "flushed"])
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=seeds)
+@example(seed=92369)    # the even head falls least of all and has not arrived by its sixth token
 def test_a_state_that_decays_through_the_subnormals_is_right_kept_or_flushed(base: HostKernel, flushes: bool, seed: int) -> None:
     kernel = flushing(base) if flushes else base
     play, measurements = judged(kernel, subnormal_case(seed, base.claims.kind))
     assert not broken(measurements)
     small = [w.end for w in play.windows if w.end is not None]
-    assume(any(bool((e.abs() < torch.finfo(torch.float32).tiny).any()) for e in small))   # one seed in hundreds never gets there
+    assert any(bool((e.abs() < torch.finfo(torch.float32).tiny).any()) for e in small), "the case never reaches the subnormals"
 
 
 def one_token(state_dim: int, start: Tensor, C: Tensor) -> tuple[Mamba2Layer, Mamba2Tokens]:
@@ -88,7 +91,7 @@ def test_sequential_sums_at_state_dim_256_stay_within_any_order_and_not_within_a
     assert judged_windows(replace(kernel, claims=REPLAY.claims), layer, [made])["outputs"] > 1
 
 
-@settings(deadline=None, max_examples=8)
+@examples(8)
 @given(seed=seeds)
 def test_sequential_sums_of_256_positive_terms_are_not_flagged(seed: int) -> None:
     case = Case(name="positive", heads=2, head_dim=16, state_dim=256, formats=FP32, capacity=4, regime="positive", seed=seed,
@@ -98,7 +101,7 @@ def test_sequential_sums_of_256_positive_terms_are_not_flagged(seed: int) -> Non
 
 
 @pytest.mark.parametrize("state", ["fp32", "bf16", "fp16"])
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(seed=seeds)
 def test_a_value_that_rounds_up_into_the_next_binade_is_not_flagged(state: str, seed: int) -> None:
     formats = Formats(state=state, activation="fp32", output="fp32")
@@ -129,7 +132,7 @@ def sparse_windows(activation: torch.dtype, seed: int) -> tuple[Mamba2Layer, Ten
 
 
 @pytest.mark.parametrize("activation", ["fp32", "bf16"])
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(seed=seeds)
 def test_declared_tf32x3_on_one_token_is_not_flagged(activation: str, seed: int) -> None:
     formats = Formats(state="fp32", activation=activation, output="fp32")
@@ -138,7 +141,7 @@ def test_declared_tf32x3_on_one_token_is_not_flagged(activation: str, seed: int)
     assert max(judged_windows(kernel, layer, [window(kernel, layer, start, tokens, formats=formats)], formats=formats).values()) <= 1
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(seed=seeds)
 def test_undeclared_tf32x3_on_one_token_is_flagged_in_the_state(seed: int) -> None:
     kernel = replace(REPLAY, evaluation=Tf32x3)
@@ -148,7 +151,7 @@ def test_undeclared_tf32x3_on_one_token_is_flagged_in_the_state(seed: int) -> No
 
 @pytest.mark.parametrize("regime", [name for name, law in REGIMES.items() if law.gates.A_log is not None])
 @pytest.mark.parametrize("parameter", ["A", "A_log"])
-@settings(deadline=None, max_examples=4)
+@examples(4)
 @given(seed=seeds)
 def test_a_kernel_is_right_whether_it_is_handed_A_or_takes_A_log(regime: str, parameter: str, seed: int) -> None:
     variant = Mamba2Variant(decay_parameter="A" if parameter == "A" else "A_log")

@@ -6,7 +6,8 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_problems import Problem, exactly_summed, needs_balls, problem, problems
 from torch import Tensor
@@ -50,7 +51,7 @@ def allowed(given: Problem) -> tuple[Tensor, Tensor]:
 
 
 @needs_balls
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(given_problem=problems())
 def test_balls_of_recurrence_and_closed_form_overlap(given_problem: Problem) -> None:
     layer, start, tokens = given_problem.layer, given_problem.start, given_problem.tokens
@@ -62,7 +63,7 @@ def test_balls_of_recurrence_and_closed_form_overlap(given_problem: Problem) -> 
 
 
 @needs_balls
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(given_problem=problems(), digits=st.sampled_from((20, 50, 120)))
 def test_radii_are_below_the_digits_asked_for(given_problem: Problem, digits: int) -> None:
     enclosure = closed_form(given_problem.layer, given_problem.start, given_problem.tokens, digits=digits)
@@ -71,7 +72,7 @@ def test_radii_are_below_the_digits_asked_for(given_problem: Problem, digits: in
 
 
 @needs_balls
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(given_problem=problems(most_tokens=4))
 def test_mpmath_lies_in_the_balls_of_arb(given_problem: Problem) -> None:
     """mpmath at 80 digits against balls of 50: a far smaller error than their radius."""
@@ -86,7 +87,7 @@ def test_mpmath_lies_in_the_balls_of_arb(given_problem: Problem) -> None:
                 assert ball.overlaps(flint.arb(engine.text(point)))
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(given_problem=problems())
 def test_float64_engines_are_within_their_own_error_of_mpmath(given_problem: Problem) -> None:
     exact = by_spec(Mpmath(digits=40), given_problem)

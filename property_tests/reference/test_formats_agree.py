@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -137,7 +138,7 @@ def test_arrays_round_every_midpoint_as_torch_and_ml_dtypes_do(name: str) -> Non
     assert same(got[inside], cast[inside])
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_fp32_is_rounded_as_torch_rounds_it(seed: int) -> None:
     values = wide_floats(seed, 20000)
@@ -147,7 +148,7 @@ def test_fp32_is_rounded_as_torch_rounds_it(seed: int) -> None:
     assert bool(((values - cut).abs() < ulp(values, "fp32"))[nearest.isfinite()].all())
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_tf32_is_an_fp32_with_thirteen_bits_less(seed: int) -> None:
     """Truncation clears the bits; ties away adds half of the last kept bit first; both on the integer pattern."""
@@ -160,7 +161,7 @@ def test_tf32_is_an_fp32_with_thirteen_bits_less(seed: int) -> None:
     assert same(round_to(single.double(), "tf32", rounding="nearest_away").numpy(), away.double().numpy())
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(seed=st.integers(0, 2**32 - 1), name=st.sampled_from(("fp32", "tf32", "fp64")), rounding=st.sampled_from(ROUNDINGS))
 def test_wide_formats_are_rounded_as_the_specification_rounds_them(seed: int, name: str, rounding: str) -> None:
     values = torch.cat([wide_floats(seed, 100), near_midpoints(seed, 100, name)])

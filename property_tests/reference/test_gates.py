@@ -7,7 +7,8 @@ from dataclasses import replace
 import mpmath
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_problems import needs_balls, problem
 
@@ -32,7 +33,7 @@ RAW = st.floats(-110, 110, width=32)
 
 
 @pytest.mark.parametrize(("arithmetic", "tolerance"), ENGINES)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(raw=RAW)
 def test_softplus_is_log_of_one_plus_exp(arithmetic: Arithmetic, tolerance: float, raw: float) -> None:
     got = arithmetic.softplus(arithmetic.number(raw))
@@ -40,7 +41,7 @@ def test_softplus_is_log_of_one_plus_exp(arithmetic: Arithmetic, tolerance: floa
 
 
 @pytest.mark.parametrize(("arithmetic", "tolerance"), ENGINES)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(raw=RAW)
 def test_sigmoid_is_one_over_one_plus_exp(arithmetic: Arithmetic, tolerance: float, raw: float) -> None:
     got = arithmetic.sigmoid(arithmetic.number(raw))
@@ -48,7 +49,7 @@ def test_sigmoid_is_one_over_one_plus_exp(arithmetic: Arithmetic, tolerance: flo
 
 
 @needs_balls
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(raw=RAW)
 def test_balls_of_softplus_and_sigmoid_hold_the_definition(raw: float) -> None:
     import flint
@@ -73,7 +74,7 @@ def test_far_arguments_of_softplus_are_zero_or_themselves(engine: type[Float64] 
         assert arithmetic.nearest(arithmetic.softplus(arithmetic.number(raw))) == max(raw, 0.0)
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(raws=st.lists(RAW, min_size=1, max_size=64))
 def test_the_batched_softplus_is_log_of_one_plus_exp(raws: list[float]) -> None:
     small = problem(heads=1, groups=1, head_dim=1, state_dim=1, tokens=len(raws), variant=Mamba2Variant(bias=False))

@@ -6,7 +6,8 @@ from itertools import product
 
 import mpmath
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_problems import Problem, exactly_summed, integers, needs_balls, problem, problems
 from torch import Tensor
@@ -31,7 +32,7 @@ def batched(given_problem: Problem) -> tuple[Tensor, Tensor]:
     return terms.outputs(), terms.end()
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(given_problem=problems(), data=st.data())
 def test_a_run_may_be_split_anywhere(given_problem: Problem, data: st.DataObject) -> None:
     layer, tokens = given_problem.layer, given_problem.tokens
@@ -45,7 +46,7 @@ def test_a_run_may_be_split_anywhere(given_problem: Problem, data: st.DataObject
 
 
 @needs_balls
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=SEED, cut=st.integers(1, 6))
 def test_the_closed_form_may_be_split_where_the_state_is_a_float(seed: int, cut: int) -> None:
     """Integers and decay 1: the state in between is exact, so that both ways owe the same bits."""
@@ -59,7 +60,7 @@ def test_the_closed_form_may_be_split_where_the_state_is_a_float(seed: int, cut:
 
 
 @needs_balls
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=SEED, skip=st.booleans(), a=st.integers(-3, 3), b=st.integers(-3, 3))
 def test_outputs_and_state_are_linear_in_input_and_start(seed: int, skip: bool, a: int, b: int) -> None:
     base = problem(variant=Mamba2Variant(skip=skip), seed=seed)
@@ -74,7 +75,7 @@ def test_outputs_and_state_are_linear_in_input_and_start(seed: int, skip: bool, 
 
 
 @needs_balls
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=SEED, groups=st.sampled_from((1, 2, 4)), per_group=st.integers(1, 3))
 def test_head_h_uses_group_h_over_heads_per_group(seed: int, groups: int, per_group: int) -> None:
     """Every head equals a layer of one head and one group made of its parameters by hand."""
@@ -99,7 +100,7 @@ def one_head(given_problem: Problem, head: int, *, group: int) -> Problem:
     return Problem(made, given_problem.start[h], picked)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(given_problem=problems(gated=False))
 def test_zero_input_only_decays_the_state(given_problem: Problem) -> None:
     """S_T = exp(A sum dt) S_0, with the exponent summed up first."""
@@ -117,7 +118,7 @@ def test_zero_input_only_decays_the_state(given_problem: Problem) -> None:
             assert all(abs(far.mpf(s) - decay * b) <= abs(decay * b) * far.mpf(10) ** -50 for s, b in zip(row, begun, strict=True))
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(seed=SEED, rate=st.sampled_from((0.0, 1.0, 1e4)))
 def test_a_step_size_of_zero_leaves_the_state_alone(seed: int, rate: float) -> None:
     given_problem = problem(variant=Mamba2Variant(softplus=False, bias=False), rate=rate, seed=seed)
@@ -128,7 +129,7 @@ def test_a_step_size_of_zero_leaves_the_state_alone(seed: int, rate: float) -> N
     assert torch.equal(batched(still)[1], still.start.double())
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(given_problem=problems(gated=False), seed=SEED)
 def test_the_past_does_not_see_the_future(given_problem: Problem, seed: int) -> None:
     """Changing the last token changes no earlier output."""
@@ -141,7 +142,7 @@ def test_the_past_does_not_see_the_future(given_problem: Problem, seed: int) -> 
         assert runs[0].outputs[:-1] == runs[1].outputs[:-1]
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(given_problem=problems(gated=False), seed=SEED)
 def test_the_gate_multiplies_the_output_and_leaves_the_state(given_problem: Problem, seed: int) -> None:
     variant = given_problem.layer.variant
@@ -156,7 +157,7 @@ def test_the_gate_multiplies_the_output_and_leaves_the_state(given_problem: Prob
                 assert abs(with_gate.outputs[t][p] - y * factor) <= 1e-14 * abs(y * factor)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(given_problem=problems())
 def test_d_adds_d_times_x(given_problem: Problem) -> None:
     if given_problem.layer.D is None or given_problem.layer.variant.gated:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replaycheck.cases.case import Case
@@ -46,7 +47,7 @@ def _broken(check: ModuleType, source: InProcess, case: Case) -> Measurement:
 
 # -- right kernels
 
-@settings(deadline=None, max_examples=6)
+@examples(6)
 @given(seed=st.integers(0, 1000), capacity=st.integers(1, 5), layers=st.integers(1, 2), state=st.sampled_from(["fp32", "bf16"]),
        softplus=st.booleans())
 def test_a_right_replay_kernel_keeps_every_relation(seed: int, capacity: int, layers: int, state: str, softplus: bool) -> None:

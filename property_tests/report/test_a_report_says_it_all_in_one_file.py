@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_up import run
 
@@ -104,7 +104,6 @@ def test_the_replay_line_survives_a_path_with_spaces_and_names_the_device() -> N
 
 
 @given(value=st.floats(-1e308, 1e308) | st.sampled_from((math.inf, -math.inf, math.nan)))
-@settings(deadline=None)
 def test_figures_are_short_and_near(value: float) -> None:
     shown = figure(value)
     assert len(shown) <= 10

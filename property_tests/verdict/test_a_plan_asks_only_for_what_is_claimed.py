@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replaycheck.cases.regimes import REGIMES
@@ -42,7 +43,7 @@ def claims(draw: st.DrawFn) -> Claims:
 
 
 @given(claims=claims(), suite=st.sampled_from(sorted(SUITES)), seed=st.integers(0, 9))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_every_case_is_one_the_kernel_claims(claims: Claims, suite: str, seed: int) -> None:
     jobs = list(islice(Plan(suite=SUITES[suite], claims=claims, seed=seed).jobs(), 120))
     assert jobs
@@ -52,7 +53,7 @@ def test_every_case_is_one_the_kernel_claims(claims: Claims, suite: str, seed: i
 
 
 @given(claims=claims(), seed=st.integers(0, 9))
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_every_regime_and_every_owed_capacity_is_drawn(claims: Claims, seed: int) -> None:
     jobs = list(Plan(suite=SUITES["quick"], claims=claims, seed=seed).jobs())
     assert {job.case.regime for job in jobs} == set(REGIMES)
@@ -60,7 +61,7 @@ def test_every_regime_and_every_owed_capacity_is_drawn(claims: Claims, seed: int
 
 
 @given(claims=claims(), seed=st.integers(0, 9))
-@settings(deadline=None, max_examples=20)
+@examples(20)
 def test_the_seed_alone_says_which_cases_are_drawn(claims: Claims, seed: int) -> None:
     def ids(which: int) -> list[str]:
         return [job.case.id for job in Plan(suite=SUITES["quick"], claims=claims, seed=which).jobs()]
@@ -70,7 +71,7 @@ def test_the_seed_alone_says_which_cases_are_drawn(claims: Claims, seed: int) ->
 
 
 @given(claims=claims())
-@settings(deadline=None, max_examples=20)
+@examples(20)
 def test_a_longer_suite_draws_every_form_that_is_claimed(claims: Claims) -> None:
     cases = [job.case for job in Plan(suite=SUITES["merge"], claims=claims).jobs()]
     assert {case.variant for case in cases} == set(variants(claims))
@@ -84,7 +85,7 @@ def test_a_step_kernel_has_no_ring_and_owes_no_cells() -> None:
 
 
 @given(claims=claims().filter(lambda c: c.kind == "replay" and c.capacities[0] <= FLOOR_CAPACITY), data=st.data())
-@settings(deadline=None, max_examples=30)
+@examples(30)
 def test_one_missing_cell_is_not_proven(claims: Claims, data: st.DataObject) -> None:
     cells = owed_cells(claims)
     assert Coverage(owed=cells, seen=cells).gaps == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from replaycheck.verdict.causes import by_cause
@@ -28,7 +28,6 @@ def measurements() -> st.SearchStrategy[list[Measurement]]:
 
 
 @given(errors=LINES, failures=LINES, gaps=LINES, warnings=LINES, strict=st.booleans())
-@settings(deadline=None)
 def test_error_beats_fail_beats_not_proven_beats_pass(
     errors: list[str], failures: list[str], gaps: list[str], warnings: list[str], strict: bool
 ) -> None:
@@ -52,7 +51,6 @@ def test_over_several_kernels_the_worst_exit_code_counts() -> None:
 
 
 @given(found=measurements())
-@settings(deadline=None)
 def test_a_tally_loses_no_failure_and_no_worst_case(found: list[Measurement]) -> None:
     tally = Tally()
     tally.add(found)
@@ -71,7 +69,6 @@ def test_a_tally_loses_no_failure_and_no_worst_case(found: list[Measurement]) ->
 
 
 @given(found=measurements())
-@settings(deadline=None)
 def test_a_suspicious_pass_fails_only_when_strict(found: list[Measurement]) -> None:
     tally = Tally()
     tally.add([m for m in found if m.passed])
