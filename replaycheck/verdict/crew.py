@@ -28,8 +28,8 @@ Progress = Callable[[int, Job, Measured], None]
 class Crew:
     """Measures jobs on all `sources` at once and adds what they give to `evidence`, in their order: who was faster leaves no trace.
 
-    deadline: of `time.monotonic`; no job is started after it, nor once ENOUGH_ERRORS jobs broke the adapter contract or one hung. late, given_up:
-    whether jobs were left because of that.
+    deadline: of `time.monotonic`; no job is started after it, nor once ENOUGH_ERRORS jobs broke the adapter contract or one hung.
+    late, given_up: whether jobs were left because of that.
     """
 
     sources: Sequence[PlaySource]

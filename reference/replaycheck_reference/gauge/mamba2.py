@@ -42,7 +42,8 @@ class StateShares:
 class Mamba2Bound:
     """Absolute errors allowed before the last rounding: outputs [..., tokens, heads, head_dim], end [..., heads, head_dim, state_dim].
 
-    output_decay: relative error allowed to the decay of the start state in each output, the z gate's own error included: [..., tokens, heads].
+    output_decay: relative error allowed to the decay of the start state in each output, the z gate's own error included:
+    [..., tokens, heads].
     """
 
     outputs: Tensor
@@ -101,7 +102,8 @@ def _end(terms: Mamba2Terms, gates: GateErrors, policy: Policy, path: Path, acti
     def outer(row: Tensor) -> Tensor:
         return torch.einsum("...jhp,...jhn->...hpn", row, B)
 
-    scattered = start * (decay * begun)[..., None, None] + outer((weight * later)[..., None] * x) + _end_floor(terms, policy, path, product.absolute)
+    scattered = start * (decay * begun)[..., None, None] + outer((weight * later)[..., None] * x)
+    scattered = scattered + _end_floor(terms, policy, path, product.absolute)
     gated = start * (decay_error * (1 + begun))[..., None, None] + outer((weight_error * (1 + later))[..., None] * x)
     error = scattered + gated + _float64_error(terms) * (start * decay[..., None, None] + outer(weight[..., None] * x))
     shares = StateShares(
