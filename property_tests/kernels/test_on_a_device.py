@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 SUPER = Geometry(heads=128, head_dim=64, state_dim=128, groups=8)
 NANO = Geometry(heads=96, head_dim=80, state_dim=128, groups=8)
+TINY = Geometry(heads=2, head_dim=16, state_dim=16, groups=1)
+NARROW = Geometry(heads=8, head_dim=64, state_dim=32, groups=2)
 
 
 @triton.jit
@@ -37,7 +39,7 @@ def test_softplus_keeps_its_claim_on_the_device() -> None:
     assert float(((got.double() - exact).abs() / exact).max()) * 2**24 <= step_kernel.claims.policy.softplus.units
 
 
-@pytest.mark.parametrize("geometry", [SUPER, NANO], ids=["super", "nano-4b"])
+@pytest.mark.parametrize("geometry", [SUPER, NANO, TINY, NARROW], ids=["super", "nano-4b", "tiny", "narrow"])
 @pytest.mark.parametrize(
     ("state", "activation"), [("fp32", "bf16"), ("bf16", "bf16"), ("fp16", "bf16"), ("fp32", "fp32"), ("fp16", "fp16")]
 )

@@ -14,6 +14,8 @@ from ..pool import Geometry
 
 __all__ = ["ReplayConfig", "StepConfig", "replay_config", "step_config"]
 
+_LANES = 32
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
@@ -53,8 +55,12 @@ def step_config(geometry: Geometry, *, state: torch.dtype, rows: int) -> StepCon
     """The configuration of a build for a batch of `rows`."""
     few = rows * geometry.heads <= 256
     if state == torch.float32:
-        return StepConfig(tile=4 if few else 8)
-    return StepConfig(tile=8 if few else 16)
+        wanted = 4 if few else 8
+    else:
+        wanted = 8 if few else 16
+    # a tile that leaves lanes without a whole 16-byte load is spread over them, and summed, in another way than a larger one
+    whole = _LANES * (16 // state.itemsize) // geometry.state_dim
+    return StepConfig(tile=_tile(geometry.head_dim, max(wanted, whole)))
 
 
 def replay_config(geometry: Geometry, *, state: torch.dtype, activation: torch.dtype, rows: int) -> ReplayConfig:
