@@ -59,10 +59,11 @@ validate: $(READY)
 	[ $$ours -eq 0 ] || exit $$ours; \
 	case $$published in 0|1|3) ;; *) exit $$published;; esac
 
+# a process that crashes after its last test fails none: the fault handler says at least where it was
 test: $(READY)
 	@missing=$$($(PYTHON) -c '$(FIND)' $(TESTING)) || exit 2; \
 	if [ -n "$$missing" ]; then echo "$(PYTHON) lacks: $$missing" >&2; exit 2; fi
-	$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+	PYTHONFAULTHANDLER=1 $(PYTHON) -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .

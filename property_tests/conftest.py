@@ -1,6 +1,9 @@
-"""What all tests share: the profiles of Hypothesis, and the plugin where the package is not installed and its entry point is unknown."""
+"""What all tests share: the profiles of Hypothesis, no threads left behind, and the plugin where it is not installed."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -16,3 +19,13 @@ settings.load_profile("repeat")
 def pytest_configure(config: pytest.Config) -> None:
     if not config.pluginmanager.is_registered(plugin):
         config.pluginmanager.register(plugin, "replaycheck")
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test() -> Iterator[None]:
+    """A run that was interrupted abandons its threads; one that is still inside torch when the interpreter ends aborts the process."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+        assert not thread.is_alive(), f"{thread.name} outlives its test"
