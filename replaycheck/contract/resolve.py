@@ -112,7 +112,7 @@ def _is_kernel(value: object) -> bool:
 
 
 def _checked(path: str, found: object) -> Kernel:
-    if isinstance(getattr(found, "claims", None), Claims) and callable(getattr(found, "open", None)):
+    if _is_kernel(found):
         return found  # type: ignore[return-value]
     lacks = "open" if isinstance(getattr(found, "claims", None), Claims) else "claims of type Claims"
     raise UsageError(f"kernel {path!r} is a {type(found).__name__} without {lacks}: a kernel has claims and open(...)")

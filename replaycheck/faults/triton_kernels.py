@@ -31,7 +31,7 @@ def _tile(pool, slot, head, heads, P, N, BLOCK_P: tl.constexpr, BLOCK_N: tl.cons
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _updated(state, x, B, decay, dt, group, row, head, heads, groups, P, N, x_row, B_row,  # type: ignore[no-untyped-def]
+def _updated(state, x, B, decay, dt, group, row, head, heads, P, N, x_row, B_row,  # type: ignore[no-untyped-def]
              BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr):
     """The state tile after one token."""
     p = tl.arange(0, BLOCK_P)
@@ -54,13 +54,13 @@ def _store_output(out, y, row, head, heads, P, BLOCK_P: tl.constexpr):  # type: 
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _step(pool, slots, out, x, B, C, decay, dt, group, heads, groups, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
+def _step(pool, slots, out, x, B, C, decay, dt, group, heads, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
           BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr):
     row, head = tl.program_id(0), tl.program_id(1)
     slot = tl.load(slots + row)
     if slot >= 0:
         tile, inside = _tile(pool, slot, head, heads, P, N, BLOCK_P, BLOCK_N)
-        state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, groups, P, N, x_row, B_row,
+        state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, P, N, x_row, B_row,
                          BLOCK_P, BLOCK_N)
         tl.store(tile, state, mask=inside)
         y = tl.sum(state * _row_of(C, tl.load(group + head), row, N, C_row, BLOCK_N)[None, :], axis=1)
@@ -68,14 +68,14 @@ def _step(pool, slots, out, x, B, C, decay, dt, group, heads, groups, P, N, x_ro
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _tf32_step(pool, slots, out, x, B, C, decay, dt, group, heads, groups, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
+def _tf32_step(pool, slots, out, x, B, C, decay, dt, group, heads, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
                BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr):
     """The readout goes through a matrix unit in its default precision."""
     row, head = tl.program_id(0), tl.program_id(1)
     slot = tl.load(slots + row)
     if slot >= 0:
         tile, inside = _tile(pool, slot, head, heads, P, N, BLOCK_P, BLOCK_N)
-        state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, groups, P, N, x_row, B_row,
+        state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, P, N, x_row, B_row,
                          BLOCK_P, BLOCK_N)
         tl.store(tile, state, mask=inside)
         read = _row_of(C, tl.load(group + head), row, N, C_row, BLOCK_N)
@@ -85,13 +85,13 @@ def _tf32_step(pool, slots, out, x, B, C, decay, dt, group, heads, groups, P, N,
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _pad_writing_step(pool, slots, out, x, B, C, decay, dt, group, heads, groups, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
+def _pad_writing_step(pool, slots, out, x, B, C, decay, dt, group, heads, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
                       BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr):
     """The slot of a pad is clamped instead of skipped."""
     row, head = tl.program_id(0), tl.program_id(1)
     slot = tl.maximum(tl.load(slots + row), 0)
     tile, inside = _tile(pool, slot, head, heads, P, N, BLOCK_P, BLOCK_N)
-    state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, groups, P, N, x_row, B_row,
+    state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, P, N, x_row, B_row,
                      BLOCK_P, BLOCK_N)
     tl.store(tile, state, mask=inside)
     y = tl.sum(state * _row_of(C, tl.load(group + head), row, N, C_row, BLOCK_N)[None, :], axis=1)
@@ -99,14 +99,14 @@ def _pad_writing_step(pool, slots, out, x, B, C, decay, dt, group, heads, groups
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _overrunning_step(pool, slots, out, x, B, C, decay, dt, group, heads, groups, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
+def _overrunning_step(pool, slots, out, x, B, C, decay, dt, group, heads, P, N, x_row, B_row, C_row,  # type: ignore[no-untyped-def]
                       BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr):
     """The state tile is stored with the mask of its columns only."""
     row, head = tl.program_id(0), tl.program_id(1)
     slot = tl.load(slots + row)
     if slot >= 0:
         tile, inside = _tile(pool, slot, head, heads, P, N, BLOCK_P, BLOCK_N)
-        state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, groups, P, N, x_row, B_row,
+        state = _updated(tl.load(tile, mask=inside, other=0.0), x, B, decay, dt, group, row, head, heads, P, N, x_row, B_row,
                          BLOCK_P, BLOCK_N)
         tl.store(tile, state, mask=tl.arange(0, BLOCK_N)[None, :] < N)
         y = tl.sum(state * _row_of(C, tl.load(group + head), row, N, C_row, BLOCK_N)[None, :], axis=1)
@@ -128,7 +128,7 @@ class _TritonSession(StepSession):
         y = torch.zeros(tuple(out.shape))
         self.kernel[(len(slots), geometry.heads)](
             self.states[layer], slots, y, tokens.x, tokens.B, tokens.C, decay, dt, e.group_of_head(geometry), geometry.heads,
-            geometry.groups, geometry.head_dim, geometry.state_dim, tokens.x.stride(0), tokens.B.stride(0), tokens.C.stride(0),
+            geometry.head_dim, geometry.state_dim, tokens.x.stride(0), tokens.B.stride(0), tokens.C.stride(0),
             BLOCK_P=triton.next_power_of_2(geometry.head_dim), BLOCK_N=triton.next_power_of_2(geometry.state_dim))
         for row in (slots >= 0).nonzero().flatten().tolist():
             token = tokens[slice(row, row + 1)].map(lambda t: t[0].to(e.number))
