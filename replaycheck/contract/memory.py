@@ -71,7 +71,6 @@ class _Buffer:
     view: Tensor
     storage: Tensor
     slot_axis: int | None
-    row_axis: int | None
     first_slot: int
 
     @property
@@ -140,8 +139,7 @@ class Memory:
         fill_poison(storage, self.poison)
         if role in ("cursor", "rng"):
             view.zero_()
-        self._buffers[name] = _Buffer(name=name, role=role, view=view, storage=storage,
-                                      slot_axis=slot_axis, row_axis=row_axis, first_slot=first_slot)
+        self._buffers[name] = _Buffer(name=name, role=role, view=view, storage=storage, slot_axis=slot_axis, first_slot=first_slot)
         if self._on_alloc is not None:
             self._on_alloc(view)
         return view
@@ -154,10 +152,6 @@ class Memory:
         for axis, extent in enumerate(shape):
             entry *= 1 if slot_axis is None or axis <= slot_axis else extent
         return min(entry, _LARGEST_GUARD // itemsize)
-
-    def names(self, *, role: str) -> list[str]:
-        """Names of the buffers of a role, in order of allocation."""
-        return [b.name for b in self._buffers.values() if b.role == role]
 
     def poison_slot(self, slot: int) -> None:
         """Poison what state, scale and ring hold for `slot`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replaycheck.contract.claims import Claims
@@ -73,7 +72,3 @@ class Coverage:
             return ""
         return (f"; at capacity {capacity} steps that fold stood at position {', '.join(map(str, sorted(stood)))} of their window, not at "
                 f"{', '.join(map(str, sorted(due)))}: see capacity, and folds in the policy")
-
-    def add(self, cells: Iterable[Cell]) -> Coverage:
-        """The same floor with more cells seen."""
-        return Coverage(owed=self.owed, seen=self.seen | frozenset(cells))

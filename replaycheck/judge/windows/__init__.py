@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from replaycheck.contract.claims import Claims
+from replaycheck.play.result import Play
+from replaycheck.play.windows import Window
+from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.gauge.functions import FunctionTable
 from replaycheck_reference.layer import Mamba2Layer
 from replaycheck_reference.policy import Policy
 
-from ...contract.claims import Claims
-from ...play.result import Play
-from ...play.windows import Window
-from ...verdict.measurement import Measurement
 from .batches import batches
 from .continuity import continuity_measurement
 from .coverage import covered_cells

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from replaycheck.play.windows import Window
 from replaycheck_reference.formats.arrays import format_name, max_finite
 from replaycheck_reference.gauge.functions import FunctionTable
 from replaycheck_reference.gauge.mamba2 import Mamba2Bound, bound, storage_error
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.policy import Policy
 from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
-
-from ...play.windows import Window
 
 __all__ = ["Batch", "Residual", "batches"]
 

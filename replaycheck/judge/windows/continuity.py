@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...play.windows import Window
-from ...verdict.measurement import Measurement
+from replaycheck.contract.bits import as_bits
+from replaycheck.play.windows import Window
+from replaycheck.verdict.measurement import Measurement
 
 __all__ = ["continuity_measurement"]
 
@@ -38,5 +39,4 @@ def _differs(before: Window, after: Window) -> Tensor:
     assert before.end is not None
     if before.end.dtype != after.start.dtype:
         return torch.ones(after.start.shape, dtype=torch.bool)
-    size = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[after.start.element_size()]
-    return before.end.contiguous().view(size) != after.start.contiguous().view(size)
+    return as_bits(before.end) != as_bits(after.start)

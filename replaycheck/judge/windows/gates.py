@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from replaycheck.play.windows import Window
+from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.formats.arrays import unit
 
-from ...play.windows import Window
-from ...verdict.measurement import Measurement
 from .batches import Batch
 from .fields import Fit, fit, state_fields
 

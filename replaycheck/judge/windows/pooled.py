@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.policy import Path, Policy
 
-from ...verdict.measurement import Measurement
 from .batches import Batch
 from .fields import fit, output_fields
 from .gates import DEVIATIONS

@@ -9,10 +9,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from replaycheck.play.windows import Window
+from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.formats.arrays import unit
 
-from ...play.windows import Window
-from ...verdict.measurement import Measurement
 from .batches import Batch, Residual
 from .diagnosis import diagnose_output, diagnose_state
 
