@@ -131,6 +131,20 @@ def test_an_interruption_does_not_wait_for_a_kernel_to_load(monkeypatch: pytest.
     assert closed.is_set()
 
 
+def test_a_report_that_cannot_be_written_any_more_does_not_hide_the_verdict(
+    local: Command, kernel: PathOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert local("validate", kernel("lossy"), "--only", "outputs,slow", "--out", "there") == 1
+    page = tmp_path / capsys.readouterr().out.split("report: ")[1].strip()
+    page.unlink()
+    page.mkdir()
+    assert local("validate", kernel("lossy"), "--only", "outputs,slow", "--out", "there", "--seed", "1") == 2
+    captured = capsys.readouterr()
+    assert captured.out.startswith("fail as replay kernel") and "report: " not in captured.out
+    assert captured.err == f"replaycheck: report {page.relative_to(tmp_path)} cannot be written: Is a directory\n"
+    assert not list(page.parent.glob(".*.part"))
+
+
 def test_no_report_is_written_over_another(
     local: Command, kernel: PathOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -55,6 +55,18 @@ def test_a_wrong_group_is_named() -> None:
     assert failed(judged(made, mixed))["outputs"].diagnosis in told
 
 
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_a_wrong_group_is_named_where_rounding_is_coarse(tokens: int) -> None:
+    made = layer(heads=4, head_dim=16, state_dim=16, groups=2)
+    other = replace(made)
+    object.__setattr__(other, "group_of_head", lambda: torch.arange(4) % 2)
+    right, wrong = (windows(of, tokens=tokens, output="bf16") for of in (made, other))
+    mixed = [replace(r, outputs=w.outputs, end=w.end) for r, w in zip(right[:1], wrong[:1], strict=True)]
+    found = failed(judged(made, mixed, output="bf16"))
+    told = {f"acts as if head {h} used group {h % 2} instead of {h // 2}" for h in (1, 2)}
+    assert found["outputs"].diagnosis in told and found["state"].diagnosis in told
+
+
 def test_a_weight_that_is_a_little_off_is_not_told_as_one_of_the_skip_term() -> None:
     made = layer(head_dim=16, state_dim=16)
     found = failed(judged(made, windows(made, lambda t: exactly(replace(t, weight=t.weight * (1 + 2.0**-10))), tokens=1)))
@@ -66,6 +78,8 @@ def test_values_that_have_nothing_to_do_with_the_answer_are_not_called_a_roundin
     wrong = [replace(w, outputs=1e3 * torch.randn(w.outputs.shape, generator=torch.Generator().manual_seed(1))) for w in windows(made)]
     diagnosis = judged(made, wrong)[0].diagnosis
     assert "too far for a rounding" in diagnosis and "significand" not in diagnosis
+    for found in failed(judged(made, wrong)).values():
+        assert "truncation" not in found.diagnosis and "stochastic" not in found.diagnosis
 
 
 def test_a_coherent_decay_error_of_2_to_the_minus_20_is_seen_at_a_decay_of_0_9999() -> None:

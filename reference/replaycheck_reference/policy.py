@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -31,6 +32,16 @@ ORDERS = ("any", "tree")
 def _check(owner: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"policy {owner}.{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _object(where: str, data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ValueError(f"{where} must be an object, got {data!r}")
+    return data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +91,10 @@ class Softplus:
 
     def __post_init__(self) -> None:
         _check("softplus", "form", self.form, ("naive", "relative"))
+        if not _is_number(self.units) or not 0 < self.units < math.inf:
+            raise ValueError(f"policy softplus.units must be a positive number of roundings, got {self.units!r}")
+        if self.identity_from is not None and not (_is_number(self.identity_from) and math.isfinite(self.identity_from)):
+            raise ValueError(f"policy softplus.identity_from must be a number or none, got {self.identity_from!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +115,8 @@ class Policy:
     """Every rounding a kernel declares.
 
     paths: by name: "step" (a token that is folded at once), "output" (an ordinary replay step), "flush" (a step that folds).
-    gate: format dt and A*dt are computed in. ring_dt: format dt is held in between steps. decay: format a computed decay or weight is held in.
-    softplus: see Softplus. exponential: "exp" or "exp2" (argument multiplied by log2 e first): the row of the backend function table.
+    gate: format dt and A*dt are computed in. ring_dt: format dt is held in between steps. decay: format a computed decay or weight is held
+    in. softplus: see Softplus. exponential: "exp" or "exp2" (argument multiplied by log2 e first): the row of the backend function table.
     ftz: results below the smallest normal number may be flushed to zero. state, output: Storage.
     """
 
@@ -122,6 +137,8 @@ class Policy:
             if path.folds == "before" and name != "flush":
                 raise ValueError(f"policy paths.{name}.folds is 'before'; only the path 'flush' folds the tokens before its own")
         _check("policy", "exponential", self.exponential, ("exp", "exp2"))
+        if not isinstance(self.ftz, bool):
+            raise ValueError(f"policy ftz must be true or false, got {self.ftz!r}")
 
     def built(self, *, state: str, output: str) -> Policy:
         """The same policy with the state and output formats of one build."""
@@ -133,10 +150,11 @@ class Policy:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Policy:
         """The policy of a claims file. Raises ValueError naming an unknown field or value."""
-        parts: dict[str, Any] = dict(data)
+        parts: dict[str, Any] = dict(_object("policy", data))
         made: dict[str, Any] = {}
         if "paths" in parts:
-            made["paths"] = {name: _build(Path, value, f"paths.{name}") for name, value in parts.pop("paths").items()}
+            paths = _object("policy paths", parts.pop("paths"))
+            made["paths"] = {name: _build(Path, value, f"paths.{name}") for name, value in paths.items()}
         for name, kind in (("softplus", Softplus), ("state", Storage), ("output", Storage)):
             if name in parts:
                 made[name] = _build(kind, parts.pop(name), name)
@@ -145,6 +163,7 @@ class Policy:
 
 def _build(kind: Any, data: dict[str, Any], where: str) -> Any:
     known = {f.name for f in fields(kind)}
+    data = _object(where, data)
     unknown = sorted(set(data) - known)
     if unknown:
         raise ValueError(f"{where} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")

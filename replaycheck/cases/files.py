@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from replaycheck.contract.errors import UsageError
 
-__all__ = ["record", "typed", "write_whole"]
+__all__ = ["record", "typed", "write_together", "write_whole"]
 
 
 def write_whole(path: Path, data: bytes, *, what: str) -> None:
-    """Write the bytes beside `path` and move them there, so that no part of a file is ever found. Raises UsageError naming both."""
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Write one file whole or not at all. Raises UsageError naming both."""
+    write_together({Path(path): data}, what=what)
+
+
+def write_together(files: Mapping[Path, bytes], *, what: str) -> None:
+    """Write every file beside its place and then move all there: no part of a file is ever found, and where there is no room for all, none.
+
+    Raises UsageError naming `what` and the file that cannot be written.
+    """
+    beside = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
     try:
-        beside.write_bytes(data)
-        beside.replace(target)
+        for path, part in beside.items():
+            with _writing(path, what):
+                part.write_bytes(files[path])
+        for path, part in beside.items():
+            with _writing(path, what):
+                part.replace(path)
+    finally:
+        for part in beside.values():
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _writing(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UsageError(f"{what} {path} cannot be written: {error.strerror or error}") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def typed(name: str, value: Any, kind: type[Any]) -> Any:

@@ -129,6 +129,7 @@ def _trace(header: dict[str, Any], tensors: _Tensors, folder: Path, claims: Clai
     layers = [_layer(i, entry, tensors) for i, entry in enumerate(header["layers"])]
     windows = [_window(k, entry, tensors, layers, claims) for k, entry in enumerate(header["windows"])]
     tensors.finish()
+    _check_places(windows)
     _check_starts(windows)
     return Trace(claims=claims, layers=layers, windows=windows, formats=_formats(windows))
 
@@ -138,7 +139,7 @@ def _header(metadata: dict[str, str]) -> dict[str, Any]:
         raise ValueError(f"metadata {_KEY!r} is missing")
     try:
         header = json.loads(metadata[_KEY])
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"metadata {_KEY!r} is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise ValueError(f"metadata {_KEY!r} must be an object, got {type(header).__name__}")
@@ -235,6 +236,17 @@ def _check_entry(where: str, entry: Any, wanted: Sequence[str]) -> None:
     for field in (*wanted, *entry):
         if field not in entry or field not in wanted:
             raise ValueError(f"field '{where}.{field}' is {'missing' if field in wanted else 'not known'}")
+
+
+def _check_places(windows: list[Window]) -> None:
+    """One window a place: two would leave open which of them the next one follows."""
+    seen: dict[tuple[int, int, int], int] = {}
+    for k, window in enumerate(windows):
+        place = (window.request, window.layer, window.position)
+        if place in seen:
+            raise ValueError(f"windows {seen[place]} and {k} are both of request {place[0]}, layer {place[1]}, position {place[2]}: "
+                             f"a request is one life in a slot")
+        seen[place] = k
 
 
 def _check_starts(windows: list[Window]) -> None:

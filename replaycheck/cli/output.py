@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from replaycheck.verdict.environment import environment
 from replaycheck.verdict.results import Run
 from replaycheck.verdict.verdict import EXIT_INTERRUPTED
 
-from .streams import say
+from .streams import complain, say
 
 __all__ = ["present"]
 
@@ -20,12 +19,21 @@ __all__ = ["present"]
 def present(run: Run, out: Path, *, device: str, seed: int, table: str, traceback: bool, pages: list[Path] | None = None) -> int:
     """Write the report, print verdict line, reasons, failure blocks and the path of the page to stdout; returns the exit code.
 
-    pages: those that the same command has written before; this one is added.
+    pages: those that the same command has written before; this one is added. Where the report cannot be written any more, the verdict is
+    printed all the same; then UsageError is raised.
     """
     run = replace(run, environment=environment(kernel=run.kernel, device=device, seed=seed, table=table))
-    page = write_report(run, out, others=pages or ())
+    try:
+        page = write_report(run, out, others=pages or ())
+    finally:
+        _tell(run, out, traceback)
+    say(f"  report: {page}")
     if pages is not None:
         pages.append(page)
+    return EXIT_INTERRUPTED if run.interrupted else run.verdict.exit_code
+
+
+def _tell(run: Run, out: Path, traceback: bool) -> None:
     say(verdict_line(run))
     shown = {f"{f.measurement.guarantee}: " for f in run.failures}
     for reason in run.verdict.reasons:
@@ -35,6 +43,4 @@ def present(run: Run, out: Path, *, device: str, seed: int, table: str, tracebac
         say(failure_block(failure, replay_line(run.kernel, failure.case, out, run.environment)))
         trace = failure.measurement.facts.get("traceback")
         if traceback and trace:
-            print(trace, file=sys.stderr)
-    say(f"  report: {page}")
-    return EXIT_INTERRUPTED if run.interrupted else run.verdict.exit_code
+            complain(failure.measurement.diagnosis, trace)

@@ -59,6 +59,7 @@ class Claims:
     version: int = CLAIMS_VERSION
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name, allowed in (("recurrence", ("mamba2",)), ("kind", ("step", "replay")), ("entry", ("raw",)),
                               ("pad_output", ("untouched", "zero")), ("version", (CLAIMS_VERSION,))):
             if getattr(self, name) not in allowed:
@@ -78,6 +79,21 @@ class Claims:
         missing = sorted(wanted - set(self.policy.paths))
         if missing:
             raise ValueError(f"claims.policy.paths of a {self.kind} kernel needs {missing[0]!r}")
+
+    def _check_types(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"claims.name must be a string that is not empty, got {self.name!r}")
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"claims.policy must be a policy, got {self.policy!r}")
+        for name in ("states", "activations", "outputs", "head_dims", "state_dims", "capacities", "features", "guarantees"):
+            if not isinstance(getattr(self, name), (tuple, list)):
+                raise ValueError(f"claims.{name} must be a list, got {getattr(self, name)!r}")
+        for name in ("head_dims", "state_dims", "capacities"):
+            for value in getattr(self, name):
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise ValueError(f"claims.{name} holds {value!r}; it takes integers of at least 1")
+        if len(self.capacities) != 2:
+            raise ValueError(f"claims.capacities must be (smallest, largest), got {self.capacities}")
 
     def outputs_of(self, activation: str) -> tuple[str, ...]:
         """The output formats of builds with this activation format."""
@@ -103,5 +119,5 @@ class Claims:
         """Claims read from a JSON file. Raises ValueError naming the file."""
         try:
             return Claims.from_json(json.loads(path.read_text()))
-        except (json.JSONDecodeError, TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"claims file {path}: {error}") from error

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from replaycheck.cases.files import write_whole
+from replaycheck.cases.files import write_together
 from replaycheck.contract.errors import UsageError
 from replaycheck.verdict.results import Run
 
@@ -52,8 +52,9 @@ def write_report(run: Run, out: Path, *, others: Collection[Path] = ()) -> Path:
         if case is not None:
             case.save(case_file(out, case.id))
     report = document(run, out)
-    text = page(report)
     path = _page_of(run, out, others)
-    write_whole(path.with_name(f"{path.stem}.json"), (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), what="report")
-    write_whole(path, text.encode(errors="backslashreplace"), what="report")    # names of files need not be UTF-8
+    write_together({
+        path.with_name(f"{path.stem}.json"): (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(),
+        path: page(report).encode(errors="backslashreplace"),   # names of files need not be UTF-8
+    }, what="report")
     return path

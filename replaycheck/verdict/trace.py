@@ -10,6 +10,7 @@ from replaycheck.judge.windows import continuity_measurement, judge_windows
 from replaycheck_reference.gauge.functions import FunctionTable
 
 from .bits import BitsTable
+from .causes import by_cause
 from .confirmation import confirmed_window
 from .reasons import reasons
 from .results import Failure, Run
@@ -34,7 +35,8 @@ def judge_trace(trace: Trace, path: str, *, table: FunctionTable, strict: bool =
     return Run(
         kernel=path, claims=trace.claims, what=f"trace of {len(trace.windows)} windows", tally=tally, cases=0,
         verdict=reasons(tally, subject=f"trace of a {trace.claims.kind} kernel", gaps=gaps, strict=strict),
-        failures=tuple(Failure(measurement=kept[0], case=None, more=tally.failed[name] - 1) for name, kept in tally.failures.items()),
+        failures=tuple(Failure(measurement=tally.failures[name][0], case=None, more=tally.failed[name] - 1)
+                       for name in by_cause(tally.failures)),
         bits=bits.quoted, confirmation="" if worst is None else confirmed_window(worst, trace.windows, dict(enumerate(trace.layers))),
         not_covered=("everything but the windows: write-sets, poison, isolation, movement, determinism and exactness need the kernel",),
         seconds=monotonic() - started, label=f"trace {Path(path).stem}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,8 +22,25 @@ _EXPLAINS = 0.9
 _PLAIN = 0.02
 #: Fewer significand bits than the narrowest format has are no rounding.
 _ROUNDED = 2
-#: Another story is told of values that are this much larger than what is allowed to them.
-_TELLING = 1e3
+#: Another story is told where it leaves at most this share of the residual.
+_LEFT = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Story:
+    """Values that want an explanation: as seen, as they should be, and what rounding is allowed to them."""
+
+    seen: Tensor
+    exact: Tensor
+    allowed: Tensor
+
+    def told_by(self, value: Tensor) -> bool:
+        """Whether these values are what was seen, as a whole: their own roundings are not those allowed to the exact ones, one by one.
+
+        Near underflow, where every story gives nearly nothing, none leaves little of the residual and none is told.
+        """
+        left = float((self.seen - value).norm())
+        return left <= 4 * float(self.allowed.norm()) and left <= _LEFT * float((self.seen - self.exact).norm())
 
 
 def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
@@ -40,10 +57,10 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
     if not bool(torch.isfinite(residual).all()):
         return "not finite where the exact value is"
     allowed = (batch.outputs.budget + batch.outputs.rounding)[window, token, head]
-    seen = batch.outputs.seen[window, token, head]
+    story = _Story(seen=batch.outputs.seen[window, token, head], exact=batch.outputs.exact[window, token, head], allowed=allowed)
     return (
-        _other_history(batch, window, token + 1, seen, allowed, lambda terms: terms.outputs()[-1, head])
-        or _other_group(batch, window, head, seen, allowed, lambda terms: terms.outputs()[token, head])
+        _other_history(batch, window, token + 1, story, lambda terms: terms.outputs()[-1, head])
+        or _other_group(batch, window, head, story, lambda terms: terms.outputs()[token, head])
         or _one_cause(fields, residual, ages)
         or _precision(residual, _companion(batch, window, token, head))
     )
@@ -59,10 +76,10 @@ def diagnose_state(batch: Batch, window: int, head: int) -> str:
     count = fields.shape[0] - 1
     names = ["the start state"] + [f"the token of age {count - 1 - j}" for j in range(count)]
     allowed = (batch.end.budget + batch.end.rounding)[window, head]
-    seen = batch.end.seen[window, head]
+    story = _Story(seen=batch.end.seen[window, head], exact=batch.end.exact[window, head], allowed=allowed)
     return (
-        _other_history(batch, window, count, seen, allowed, lambda terms: terms.end()[head])
-        or _other_group(batch, window, head, seen, allowed, lambda terms: terms.end()[head])
+        _other_history(batch, window, count, story, lambda terms: terms.end()[head])
+        or _other_group(batch, window, head, story, lambda terms: terms.end()[head])
         or _one_cause(fields, residual, names)
         or _precision(residual, batch.end.exact[window, head].flatten())
     )
@@ -100,35 +117,31 @@ def _weight(error: float) -> str:
     return f"had {1 + error:.4g} times its weight"
 
 
-def _other_group(batch: Batch, window: int, head: int, seen: Tensor, allowed: Tensor, read: Callable[[Mamba2Terms], Tensor]) -> str:
+def _other_group(batch: Batch, window: int, head: int, story: _Story, read: Callable[[Mamba2Terms], Tensor]) -> str:
     """Whether another group's B and C give what was seen, read from the terms they make."""
     layer, item = batch.layer, batch.windows[window]
     mine = head // (layer.heads // layer.groups)
     for group in range(layer.groups):
         every = [group] * layer.groups
         swapped = replace(item.tokens, B=item.tokens.B[:, every], C=item.tokens.C[:, every])
-        if group != mine and _gives(read(decompose(layer, item.start, swapped)), seen, allowed):
+        if group != mine and story.told_by(read(decompose(layer, item.start, swapped))):
             return f"acts as if head {head} used group {group} instead of {mine}"
     return ""
 
 
-def _other_history(batch: Batch, window: int, count: int, seen: Tensor, allowed: Tensor, read: Callable[[Mamba2Terms], Tensor]) -> str:
+def _other_history(batch: Batch, window: int, count: int, story: _Story, read: Callable[[Mamba2Terms], Tensor]) -> str:
     """Whether the first `count` tokens of the window without one of them, or with one twice, give what was seen."""
     item, every = batch.windows[window], list(range(count))
     for token in reversed(every):
         age = count - 1 - token
-        for what, history in (("had never come", every[:token] + every[token + 1 :]), ("had come twice", every[: token + 1] + every[token:])):
+        histories = {"had never come": every[:token] + every[token + 1 :], "had come twice": every[: token + 1] + every[token:]}
+        for what, history in histories.items():
             if not history:
                 continue
             value = read(decompose(batch.layer, item.start, item.tokens[torch.tensor(history)]))
-            if _gives(value, seen, allowed):
+            if story.told_by(value):
                 return f"acts as if the token of age {age} {what}"
     return ""
-
-
-def _gives(value: Tensor, seen: Tensor, allowed: Tensor) -> bool:
-    """Whether another story's values are what was seen; near underflow, where every story gives nearly nothing, none is told."""
-    return bool(((seen - value).abs() <= 4 * allowed).all()) and bool((value.abs() > _TELLING * allowed).any())
 
 
 def _companion(batch: Batch, window: int, token: int, head: int) -> Tensor:

@@ -31,11 +31,15 @@ def _share(what: str, pairs: Sequence[tuple[Residual, Storage]]) -> Measurement 
     if storage.rounding != "nearest":
         return None
     counts = torch.tensor([_count(residual, storage) for residual, _ in pairs]).sum(0).tolist()
-    sharp, wrong, open_, over = (int(c) for c in counts)
+    sharp, wrong, open_, over, far = (int(c) for c in counts)
     if sharp == 0:
         return None
     share = over / sharp
-    diagnosis = f"{100 * share:.1f} % of them lie more than half an ulp away: {_mode(share)}" if wrong > open_ else ""
+    diagnosis = ""
+    if wrong > open_ and 2 * far > wrong:
+        diagnosis = f"{100 * far / sharp:.1f} % of them lie more than a whole ulp away: no rounding does that, they were wrong before it"
+    elif wrong > open_:
+        diagnosis = f"{100 * share:.1f} % of them lie more than half an ulp away: {_mode(share)}"
     return Measurement(
         guarantee="rounding", value=float(wrong), budget=float(open_), unit="elements",
         derivation=f"of {sharp} {what} elements, {open_} have an exact value within its budget of a tie and may be rounded either way",
@@ -44,8 +48,8 @@ def _share(what: str, pairs: Sequence[tuple[Residual, Storage]]) -> Measurement 
     )
 
 
-def _count(residual: Residual, storage: Storage) -> tuple[int, int, int, int]:
-    """Of the sharp elements: how many, how many not correctly rounded, may go either way, are off by more than half an ulp."""
+def _count(residual: Residual, storage: Storage) -> tuple[int, int, int, int, int]:
+    """Of the sharp elements: how many, how many not correctly rounded, may go either way, are off by more than half an ulp, and by one."""
     step = ulp(residual.exact.abs(), storage.format)
     sharp = (residual.budget < _SHARP * step) & torch.isfinite(residual.seen)
     right = round_to(residual.exact, storage.format, overflow=storage.overflow)
@@ -53,7 +57,8 @@ def _count(residual: Residual, storage: Storage) -> tuple[int, int, int, int]:
     to_tie = step / 2 - (residual.exact - right).abs()
     either = sharp & (to_tie <= residual.budget)
     over = sharp & (residual.error > step / 2 + residual.budget)
-    return tuple(int(mask.sum()) for mask in (sharp, wrong, either, over))  # type: ignore[return-value]
+    far = sharp & (residual.error > step + residual.budget)
+    return tuple(int(mask.sum()) for mask in (sharp, wrong, either, over, far))  # type: ignore[return-value]
 
 
 def _mode(share: float) -> str:
