@@ -9,12 +9,14 @@ from math import prod
 import torch
 from torch import Tensor
 
-__all__ = ["Allocator", "Geometry", "MAX_CAPACITY", "Pool", "Ring", "allocate", "on_device"]
+__all__ = ["Allocator", "DIMS", "Geometry", "MAX_CAPACITY", "Pool", "Ring", "allocate", "on_device"]
 
 #: allocator(name, shape, dtype) -> contiguous tensor. Names: "state", "ring.x", "ring.B", "ring.dt", "cursor".
 Allocator = Callable[[str, tuple[int, ...], torch.dtype], Tensor]
 
-MAX_CAPACITY = 32
+MAX_CAPACITY = 64
+#: Of heads and of the state: rows of every dtype start at multiples of 8 bytes.
+DIMS = range(16, 257, 4)
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -22,8 +24,8 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 class Geometry:
     """Dims of one layer. The state of a slot is [heads, head_dim, state_dim]; heads // groups consecutive heads share B and C.
 
-    Raises ValueError where the kernels do not support the dims: head_dim must be a multiple of 16 up to 256, state_dim a power of
-    two from 16 to 256, groups a divisor of heads.
+    Raises ValueError where the kernels do not support the dims: head_dim and state_dim must be multiples of 4 from 16 to 256, groups a
+    divisor of heads.
     """
 
     heads: int
@@ -36,10 +38,15 @@ class Geometry:
             raise ValueError(f"heads must be at least 1, got {self.heads}")
         if self.groups < 1 or self.heads % self.groups:
             raise ValueError(f"groups must divide heads = {self.heads}, got {self.groups}")
-        if self.head_dim % 16 or not 16 <= self.head_dim <= 256:
-            raise ValueError(f"head_dim must be a multiple of 16 from 16 to 256, got {self.head_dim}")
-        if self.state_dim not in (16, 32, 64, 128, 256):
-            raise ValueError(f"state_dim must be 16, 32, 64, 128 or 256, got {self.state_dim}")
+        for name in ("head_dim", "state_dim"):
+            dim = getattr(self, name)
+            if dim not in DIMS:
+                raise ValueError(f"{name} must be a multiple of 4 from 16 to 256, got {dim}")
+
+    @property
+    def columns(self) -> int:
+        """Width of a tile of the state: state_dim or the next power of two."""
+        return 1 << (self.state_dim - 1).bit_length()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from builds import MATRIX, recorded
+from exactness import far_slots, views, widths
 from launches import DTYPES, made_inputs, made_pool
 
 from replaycheck import interpreter
-from replaycheck.interpreter.recorder import record
 from replaycheck_kernels import cursors, mamba2
 from replaycheck_kernels.mamba2.configs import replay_config
 from replaycheck_kernels.numerics import exp_nonpositive, sigmoid, softplus
 from replaycheck_kernels.pool import Geometry
-
-#: state, activation, output, heads, head dim, state dim, groups, capacity, gated, softplus, rows the configuration is made for
-MATRIX: list[tuple[Any, ...]] = [
-    ("fp32", "bf16", "bf16", 2, 64, 128, 1, 16, False, True, 1),
-    ("fp32", "bf16", "fp32", 2, 80, 128, 2, 16, True, True, 1 << 20),
-    ("fp32", "bf16", "bf16", 2, 64, 64, 1, 32, False, False, 1 << 20),
-    ("bf16", "bf16", "bf16", 2, 64, 128, 1, 16, True, True, 1),
-    ("bf16", "bf16", "bf16", 2, 80, 128, 1, 1, False, True, 1 << 20),
-    ("bf16", "bf16", "fp32", 4, 64, 128, 2, 17, True, False, 1 << 20),
-    ("bf16", "bf16", "bf16", 2, 64, 64, 2, 8, False, True, 64),
-    ("fp32", "fp32", "fp32", 2, 64, 128, 1, 16, False, True, 1),
-    ("bf16", "fp32", "bf16", 2, 80, 64, 1, 20, True, True, 1 << 20),
-    ("fp16", "fp16", "fp16", 2, 64, 128, 1, 16, False, True, 1),
-    ("fp32", "bf16", "bf16", 2, 16, 16, 1, 4, False, True, 1),
-]
 
 
 @triton.jit
@@ -82,23 +66,7 @@ def relations() -> dict[str, bool]:
     return found
 
 
-def launches() -> list[dict[str, Any]]:
-    """Launches of MATRIX, and of the step kernel and the cursor kernel, as a device would be given them."""
-    with record() as recorded:
-        for state, activation, output, heads, head_dim, state_dim, groups, capacity, gated, soft, rows in MATRIX:
-            geometry = Geometry(heads=heads, head_dim=head_dim, state_dim=state_dim, groups=groups)
-            slots = torch.tensor([-1], dtype=torch.int32)      # a pad: what is compiled is the same, and nothing has to be interpreted
-            inputs = made_inputs(geometry, rows=1, activation=activation, output=output, device="cpu", gated=gated)
-            pool = made_pool(geometry, slots=1, state=state, activation=activation, capacity=capacity, device="cpu")
-            config = replay_config(geometry, state=DTYPES[state], activation=DTYPES[activation], rows=rows)
-            mamba2.replay(pool, slots, **inputs, softplus=soft, config=config)
-            if capacity in (16, 20):
-                mamba2.step(replace(pool, ring=None), slots, **inputs, softplus=soft)
-        assert pool.ring is not None
-        cursors.advance(pool.ring.cursor, slots, capacity=4)
-    return [launch.to_json() for launch in recorded]
-
-
 if __name__ == "__main__":
     interpreter.install()
-    Path(sys.argv[1]).write_text(json.dumps({"functions": functions(), "relations": relations(), "launches": launches()}))
+    held = {**relations(), **widths(), **views(), **far_slots()}
+    Path(sys.argv[1]).write_text(json.dumps({"functions": functions(), "relations": held, "launches": recorded(MATRIX)}))

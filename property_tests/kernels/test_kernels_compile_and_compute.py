@@ -43,5 +43,5 @@ def test_softplus_is_exact_where_it_equals_its_argument(interpreted: Interpreted
     assert [pairs[x] for x in (32.0, float("inf"), float("-inf"), -104.0)] == [32.0, float("inf"), 0.0, 0.0]
 
 
-def test_row_strides_and_configurations_leave_bits_alone_and_pads_alone(interpreted: Interpreted) -> None:
+def test_every_width_is_exact_and_strides_configurations_and_far_slots_leave_bits_alone(interpreted: Interpreted) -> None:
     assert [name for name, holds in interpreted["relations"].items() if not holds] == []

@@ -32,6 +32,7 @@ def _launch(*, kind: str = "replay", **changed: Any) -> None:
     ("A", torch.zeros(2, dtype=torch.bfloat16), r"A must be contiguous float32 \[2\], got torch.bfloat16"),
     ("D", torch.zeros(3), r"D must be contiguous float32 \[2\], got torch.float32 \[3\]"),
     ("out", torch.zeros(2, 2, 32)[:, :, ::2], "out must be contiguous inside a row"),
+    ("out", torch.zeros(1, 2, 16).expand(2, 2, 16), "rows of out must not overlap, got row stride 0"),
     ("slots", torch.zeros(2), r"slots must be contiguous int32 or int64 \[rows\], got torch.float32"),
     ("slots", torch.zeros(2, 1, dtype=torch.int32), r"slots must be contiguous int32 or int64 \[rows\]"),
 ])  # fmt: skip
@@ -50,8 +51,9 @@ def test_replay_needs_a_ring_and_its_dtype() -> None:
 
 
 @pytest.mark.parametrize(("dims", "message"), [
-    ({"head_dim": 24}, "head_dim must be a multiple of 16 from 16 to 256, got 24"),
-    ({"state_dim": 96}, "state_dim must be 16, 32, 64, 128 or 256, got 96"),
+    ({"head_dim": 18}, "head_dim must be a multiple of 4 from 16 to 256, got 18"),
+    ({"state_dim": 12}, "state_dim must be a multiple of 4 from 16 to 256, got 12"),
+    ({"state_dim": 260}, "state_dim must be a multiple of 4 from 16 to 256, got 260"),
     ({"groups": 3}, "groups must divide heads = 4, got 3"),
     ({"heads": 0}, "heads must be at least 1, got 0"),
 ])  # fmt: skip
@@ -62,7 +64,7 @@ def test_unsupported_dims_are_named(dims: dict[str, int], message: str) -> None:
 
 def test_unsupported_pools_are_named() -> None:
     for changed, message in (
-        ({"capacity": 33}, "capacity must be from 1 to 32, got 33"), ({"slots": 0}, "slots must be at least 1, got 0"),
+        ({"capacity": 65}, "capacity must be from 1 to 64, got 65"), ({"slots": 0}, "slots must be at least 1, got 0"),
         ({"state": torch.float64}, "state must be float32, float16 or bfloat16, got torch.float64"),
         ({"cursor": torch.zeros(3, dtype=torch.int32)}, r"cursor must be int32 \[2\], got torch.int32 \(3,\)"),
     ):  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from exactness import widths
 from launches import DTYPES, made_inputs, made_pool, rows_of
 from torch import Tensor
 
@@ -23,6 +24,8 @@ SUPER = Geometry(heads=128, head_dim=64, state_dim=128, groups=8)
 NANO = Geometry(heads=96, head_dim=80, state_dim=128, groups=8)
 TINY = Geometry(heads=2, head_dim=16, state_dim=16, groups=1)
 NARROW = Geometry(heads=8, head_dim=64, state_dim=32, groups=2)
+ODD = Geometry(heads=96, head_dim=60, state_dim=100, groups=8)
+SMALL = Geometry(heads=128, head_dim=20, state_dim=24, groups=128)
 
 
 @triton.jit
@@ -39,7 +42,9 @@ def test_softplus_keeps_its_claim_on_the_device() -> None:
     assert float(((got.double() - exact).abs() / exact).max()) * 2**24 <= step_kernel.claims.policy.softplus.units
 
 
-@pytest.mark.parametrize("geometry", [SUPER, NANO, TINY, NARROW], ids=["super", "nano-4b", "tiny", "narrow"])
+@pytest.mark.parametrize(
+    "geometry", [SUPER, NANO, TINY, NARROW, ODD, SMALL], ids=["super", "nano-4b", "tiny", "narrow", "odd", "small"]
+)
 @pytest.mark.parametrize(
     ("state", "activation"), [("fp32", "bf16"), ("bf16", "bf16"), ("fp16", "bf16"), ("fp32", "fp32"), ("fp16", "fp16")]
 )
@@ -99,12 +104,17 @@ def test_a_graph_captured_at_one_phase_serves_two_periods(state: str) -> None:
     assert ring.cursor.tolist() == [0, 0, 0, 0]
 
 
+def test_whole_numbers_give_the_rational_answer_at_every_width_on_the_device() -> None:
+    assert [name for name, holds in widths("cuda").items() if not holds] == []
+
+
+@pytest.mark.parametrize("power", [31, 32])
 @pytest.mark.parametrize("kind", ["step", "replay"])
-def test_slots_past_32_bit_offsets_are_the_slots_named(kind: str) -> None:
-    slots = 2200                                     # slot * heads * head_dim * state_dim passes 2^31
+def test_slots_past_32_bit_offsets_are_the_slots_named(kind: str, power: int) -> None:
+    slots = 2**power // 2**20 + 152
     far = made_pool(SUPER, slots=slots, state="bf16", activation="bf16", capacity=2, device="cuda")
     near = made_pool(SUPER, slots=1, state="bf16", activation="bf16", capacity=2, device="cuda")
-    assert far.state.numel() > 2**31 and far.ring is not None and near.ring is not None
+    assert (slots - 1) << 20 > 2**power and far.ring is not None and near.ring is not None
     last = slots - 1
     near.state[0].copy_(far.state[last])
     before = far.state[0].clone()

@@ -19,7 +19,8 @@ _POINTERS = {"slots": "*i32", **dict.fromkeys(("x", "dt", "B", "C", "out"), "*bf
 
 def reduction_layout(geometry: Geometry, state: torch.dtype, config: StepConfig) -> str:
     """The layout of the tile that the step kernel sums over the state dim, for sm_90."""
-    dims = {"H": geometry.heads, "P": geometry.head_dim, "N": geometry.state_dim, "G": geometry.groups}
+    dims = {"H": geometry.heads, "P": geometry.head_dim, "N": geometry.state_dim, "G": geometry.groups,
+            "COLUMNS": geometry.columns}
     fixed = {**dims, "SOFTPLUS": True, "TILE": config.tile, "z": None}
     types = {name: "constexpr" if name in fixed else _POINTERS.get(name, "i32") for name in step_kernel.arg_names}
     types["state"] = _TYPES[state]
@@ -34,9 +35,9 @@ def reduction_layout(geometry: Geometry, state: torch.dtype, config: StepConfig)
 
 
 @pytest.mark.parametrize("state", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("state_dim", [16, 32, 128])
-def test_a_step_sums_over_the_state_dim_in_one_order_at_every_batch(state: torch.dtype, state_dim: int) -> None:
-    geometry = Geometry(heads=8, head_dim=64, state_dim=state_dim, groups=1)
+@pytest.mark.parametrize(("head_dim", "state_dim"), [(64, 16), (64, 32), (64, 128), (60, 20), (20, 100)])
+def test_a_step_sums_over_the_state_dim_in_one_order_at_every_batch(state: torch.dtype, head_dim: int, state_dim: int) -> None:
+    geometry = Geometry(heads=8, head_dim=head_dim, state_dim=state_dim, groups=1)
     configs = {step_config(geometry, state=state, rows=rows) for rows in (1, 16, 64, 1000)}
     assert len({reduction_layout(geometry, state, config) for config in configs}) == 1
 

@@ -12,8 +12,8 @@ from replaycheck.contract.claims import Claims, Formats
 from replaycheck.contract.memory import Memory
 from replaycheck.contract.session import PAD, Session, Stored
 from replaycheck_kernels import cursors, mamba2
-from replaycheck_kernels.mamba2.configs import ReplayConfig, StepConfig, replay_config
-from replaycheck_kernels.pool import MAX_CAPACITY, Allocator, Geometry, Pool, allocate
+from replaycheck_kernels.mamba2.configs import ReplayConfig, StepConfig, replay_config, walk_length
+from replaycheck_kernels.pool import DIMS, MAX_CAPACITY, Allocator, Geometry, Pool, allocate
 from replaycheck_reference.formats.arrays import TORCH_DTYPE
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.policy import Path, Policy, Softplus
@@ -28,8 +28,7 @@ _ROLES = {"state": "state", "ring.x": "ring", "ring.B": "ring", "ring.dt": "ring
 _SOFTPLUS = Softplus(form="relative", units=8.0)
 
 _FORMATS = ("fp32", "fp16", "bf16")
-_HEAD_DIMS = tuple(range(16, 257, 16))
-_STATE_DIMS = (16, 32, 64, 128, 256)
+_DIMS = tuple(DIMS)
 _FEATURES = ("bias", "skip", "gated", "groups", "no_softplus")
 _GUARANTEES = ("batch_invariant", "nan_poison")
 
@@ -40,7 +39,7 @@ _SCORES = Path(
 
 STEP_CLAIMS = Claims(
     name="replaycheck mamba2 step", kind="step", policy=Policy(paths={"step": Path()}, softplus=_SOFTPLUS),
-    states=_FORMATS, activations=_FORMATS, outputs=_FORMATS, head_dims=_HEAD_DIMS, state_dims=_STATE_DIMS, capacities=(1, 1),
+    states=_FORMATS, activations=_FORMATS, outputs=_FORMATS, head_dims=_DIMS, state_dims=_DIMS, capacities=(1, 1),
     features=_FEATURES, guarantees=_GUARANTEES, pad_output="untouched",
 )
 
@@ -53,7 +52,7 @@ REPLAY_CLAIMS = Claims(
         },
         softplus=_SOFTPLUS,
     ),
-    states=_FORMATS, activations=_FORMATS, outputs=_FORMATS, head_dims=_HEAD_DIMS, state_dims=_STATE_DIMS, capacities=(1, MAX_CAPACITY),
+    states=_FORMATS, activations=_FORMATS, outputs=_FORMATS, head_dims=_DIMS, state_dims=_DIMS, capacities=(1, MAX_CAPACITY),
     features=_FEATURES, guarantees=_GUARANTEES, pad_output="untouched",
 )
 
@@ -167,9 +166,9 @@ def _config(pool: Pool, activation: torch.dtype) -> Config | None:
     if pool.state.is_cuda:
         return None
     if pool.ring is None:
-        return StepConfig(tile=pool.geometry.head_dim & -pool.geometry.head_dim)
+        return StepConfig(tile=max(16, pool.geometry.head_dim & -pool.geometry.head_dim))
     walking = replay_config(pool.geometry, state=pool.state.dtype, activation=activation, rows=1 << 20)
-    return replace(walking, rows=pool.geometry.head_dim)
+    return replace(walking, rows=walk_length(pool.geometry))
 
 
 def _allocator(memory: Memory, layer: int) -> Allocator:

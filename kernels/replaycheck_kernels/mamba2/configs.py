@@ -12,14 +12,14 @@ import torch
 
 from ..pool import Geometry
 
-__all__ = ["ReplayConfig", "StepConfig", "replay_config", "step_config"]
+__all__ = ["ReplayConfig", "StepConfig", "replay_config", "step_config", "walk_length"]
 
 _LANES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepConfig:
-    """tile: rows of the head dim a program, a power of two that divides it."""
+    """tile: rows of the head dim a program, a power of two."""
 
     tile: int
 
@@ -29,9 +29,10 @@ class ReplayConfig:
     """How a replay launch is cut up; every program is one warp.
 
     matrix: products with the state run on the matrix unit (bf16 state and activations), else on fused multiply-adds. heads: heads of one
-    group a program walks. width: height of its tiles of per-head values, at least `heads`. rows: rows of the head dim it walks, head_dim
-    or a power of two that divides it. tile, fold_tile: rows a turn takes on ordinary and on folding steps. stages, fold_stages: depth
-    of the loads' pipeline. slice: columns of the state that lie side by side in a warp. registers: a lane may use, None for any.
+    group a program walks. width: height of its tiles of per-head values, at least `heads`. rows: rows of the head dim it walks, the next
+    multiple of 16 from head_dim on, or a power of two. tile, fold_tile: powers of two that divide `rows`, the rows a turn takes on ordinary
+    and on folding steps. stages, fold_stages: depth of the loads' pipeline. slice: columns of the state that lie side by side in a warp.
+    registers: a lane may use, None for any.
     """
 
     matrix: bool
@@ -51,6 +52,11 @@ def _tile(rows: int, wanted: int) -> int:
     return min(rows & -rows, wanted)
 
 
+def walk_length(geometry: Geometry) -> int:
+    """`rows` of a program that walks whole heads: head_dim, or the next multiple of 16."""
+    return -(-geometry.head_dim // 16) * 16
+
+
 def step_config(geometry: Geometry, *, state: torch.dtype, rows: int) -> StepConfig:
     """The configuration of a build for a batch of `rows`."""
     few = rows * geometry.heads <= 256
@@ -59,8 +65,8 @@ def step_config(geometry: Geometry, *, state: torch.dtype, rows: int) -> StepCon
     else:
         wanted = 8 if few else 16
     # a tile that leaves lanes without a whole 16-byte load is spread over them, and summed, in another way than a larger one
-    whole = _LANES * (16 // state.itemsize) // geometry.state_dim
-    return StepConfig(tile=_tile(geometry.head_dim, max(wanted, whole)))
+    whole = _LANES * (16 // state.itemsize) // geometry.columns
+    return StepConfig(tile=max(wanted, whole))
 
 
 def replay_config(geometry: Geometry, *, state: torch.dtype, activation: torch.dtype, rows: int) -> ReplayConfig:
@@ -69,27 +75,27 @@ def replay_config(geometry: Geometry, *, state: torch.dtype, activation: torch.d
     if state == activation == torch.bfloat16:
         return _matrix_config(geometry, work)
     # wide activations are summed in another order where the loads of a loop are pipelined: they take one tile a program, always
-    walked = geometry.head_dim if activation == torch.bfloat16 and work > 8192 else 16
+    walked = walk_length(geometry) if activation == torch.bfloat16 and work > 8192 else 16
     return ReplayConfig(
         matrix=False, heads=1, width=1, rows=walked, tile=16, fold_tile=16, stages=3, fold_stages=1,
-        slice=min(geometry.state_dim, 128 // state.itemsize), registers=168 if work <= 256 else None,
+        slice=min(geometry.columns, 128 // state.itemsize), registers=168 if work <= 256 else None,
     )
 
 
 def _matrix_config(geometry: Geometry, work: int) -> ReplayConfig:
     """Few programs with much to do when there is much work, many small ones when there is little."""
-    width = _tile(geometry.heads // geometry.groups, 2)
+    width, whole = _tile(geometry.heads // geometry.groups, 2), walk_length(geometry)
     if work <= 256:
         heads, rows, tile, stages = 1, 16, 16, 2
     elif work <= 1024:
-        heads, rows, tile, stages = 1, geometry.head_dim, 32, 2
+        heads, rows, tile, stages = 1, whole, 32, 2
     elif work <= 4096:
-        heads, rows, tile, stages = width, geometry.head_dim, 32, 2
+        heads, rows, tile, stages = width, whole, 32, 2
     elif work <= 8192:
-        heads, rows, tile, stages = width, geometry.head_dim, 64, 3
+        heads, rows, tile, stages = width, whole, 64, 3
     else:
-        heads, rows, tile, stages = width, geometry.head_dim, 64, 2
+        heads, rows, tile, stages = width, whole, 64, 2
     return ReplayConfig(
         matrix=True, heads=heads, width=width, rows=rows, tile=_tile(rows, tile), fold_tile=16, stages=stages, fold_stages=3,
-        slice=geometry.state_dim,
+        slice=geometry.columns,
     )

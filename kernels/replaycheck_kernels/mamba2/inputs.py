@@ -75,4 +75,6 @@ def check(pool: Pool, slots: Tensor, inputs: Inputs, out: Tensor | None, activat
     if out is None:
         return torch.empty(wide, dtype=inputs.x.dtype, device=device)
     _row("out", out, wide, _FLOATS, device)
+    if rows > 1 and abs(out.stride(0)) < g.heads * g.head_dim:
+        raise ValueError(f"rows of out must not overlap, got row stride {out.stride(0)} for rows of {g.heads * g.head_dim} elements")
     return out

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..gates import gated, step_size
+from ..masks import load, store
 from ..pool import Pool, Ring
 from .configs import ReplayConfig, replay_config
 from .inputs import Inputs, check
@@ -34,22 +35,28 @@ def pick(v, index, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def by_age(now, ring, used, distance, AGES: tl.constexpr):
+def by_age(now, ring, used, distance, inside, AGES: tl.constexpr, WHOLE: tl.constexpr):
     """A window's rows by age, [AGES, columns], zero past the window: row 0 lies at `now`, row a is row `used - a` at `ring`.
 
-    now, ring: pointers, [columns]; distance: of ring rows. Rows at and past the cursor `used` are not read.
+    now, ring: pointers, [columns], zero where not `inside`; distance: of ring rows. Rows at and past the cursor `used` are not read.
     """
     age = tl.arange(0, AGES)[:, None]
-    old = tl.load(ring[None, :] + (used - age) * distance, mask=(age >= 1) & (age <= used), other=0.0)
-    return tl.where(age == 0, tl.load(now)[None, :], old)
+    window = (age >= 1) & (age <= used)
+    if not WHOLE:
+        window = window & inside[None, :]
+    old = tl.load(ring[None, :] + (used - age) * distance, mask=window, other=0.0)
+    return tl.where(age == 0, load(now, inside, WHOLE)[None, :], old)
 
 
 @triton.jit
-def by_age_at_once(now, ring, used, distance, AGES: tl.constexpr):
+def by_age_at_once(now, ring, used, distance, inside, AGES: tl.constexpr, WHOLE: tl.constexpr):
     """As by_age, by a single load, which the pipeline of a loop hands to the matrix unit without a stop in registers."""
     age = tl.arange(0, AGES)[:, None]
     at = tl.where(age == 0, now[None, :] + age * 0, ring[None, :] + (used - age) * distance)
-    return tl.load(at, mask=age <= used, other=0.0)
+    window = age <= used
+    if not WHOLE:
+        window = window & inside[None, :]
+    return tl.load(at, mask=window, other=0.0)
 
 
 @triton.jit
@@ -71,43 +78,53 @@ def weights(now, ring, used, a, AGES: tl.constexpr):
 
 @triton.jit
 def walk(
-    S0, x_now, x_ring, z, out, C, Bs, score, weight, decay, used,
-    P: tl.constexpr, N: tl.constexpr, CAPACITY: tl.constexpr, AGES: tl.constexpr, MATRIX: tl.constexpr, FOLD: tl.constexpr,
-    HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr, SLICE: tl.constexpr,
+    S0, x_now, x_ring, z, out, C, Bs, score, weight, decay, used, left,
+    P: tl.constexpr, N: tl.constexpr, COLUMNS: tl.constexpr, CAPACITY: tl.constexpr, AGES: tl.constexpr, MATRIX: tl.constexpr,
+    FOLD: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
+    SLICE: tl.constexpr,
 ):
-    """Outputs of ROWS rows of HEADS heads, TILE rows a turn, and where FOLD their new state. Pointers stand at the first head and row."""
+    """Outputs of ROWS rows of HEADS heads, TILE rows a turn, and where FOLD their new state. Pointers stand at the first head and row.
+
+    left: rows from there to the end of the head; those past it are neither read nor written.
+    """
+    WHOLE: tl.constexpr = P % ROWS == 0
     r = tl.arange(0, TILE)
     for i in tl.range(0, HEADS * (ROWS // TILE), num_stages=STAGES):
         head = i // (ROWS // TILE)
         p = head * P + (i % (ROWS // TILE)) * TILE
         at = S0 + p * N + r[:, None] * N
-        tile = load_slices(at, N, SLICE)
+        inside = (i % (ROWS // TILE)) * TILE + r < left
+        tile = load_slices(at, inside[:, None], N, SLICE, WHOLE)
         past = x_ring + p + head * ((CAPACITY - 1) * P) + r
         if MATRIX:
-            xs = by_age_at_once(x_now + p + r, past, used, P, AGES)
+            xs = by_age_at_once(x_now + p + r, past, used, P, inside, AGES, WHOLE)
         else:
-            xs = by_age(x_now + p + r, past, used, P, AGES)
+            xs = by_age(x_now + p + r, past, used, P, inside, AGES, WHOLE)
         d = tl.sum(pick(decay, head, WIDTH), 0)
-        y = outputs(tile, xs, C, pick(score, head, WIDTH), d, N // SLICE, AGES, MATRIX)
+        y = outputs(tile, xs, C, pick(score, head, WIDTH), d, (N + SLICE - 1) // SLICE, AGES, MATRIX)
         if z is not None:
-            y = gated(y, tl.load(z + p + r))
-        tl.store(out + p + r, y.to(out.dtype.element_ty))
+            y = gated(y, load(z + p + r, inside, WHOLE))
+        store(out + p + r, y.to(out.dtype.element_ty), inside, WHOLE)
         if FOLD:
-            fold(at, tile[0], xs, Bs, pick(weight, head, WIDTH), d, N)
+            fold(at, inside[:, None], tile[0], xs, Bs, pick(weight, head, WIDTH), d, N, COLUMNS, WHOLE)
 
 
 @triton.jit
 def replay_kernel(
     state, x_ring, dt_ring, B_ring, cursor, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
-    H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, CAPACITY: tl.constexpr, AGES: tl.constexpr,
-    SOFTPLUS: tl.constexpr, MATRIX: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
-    FOLD_TILE: tl.constexpr, STAGES: tl.constexpr, FOLD_STAGES: tl.constexpr, SLICE: tl.constexpr,
+    H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, COLUMNS: tl.constexpr, CAPACITY: tl.constexpr,
+    AGES: tl.constexpr, SOFTPLUS: tl.constexpr, MATRIX: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+    TILE: tl.constexpr, FOLD_TILE: tl.constexpr, STAGES: tl.constexpr, FOLD_STAGES: tl.constexpr, SLICE: tl.constexpr,
 ):
-    """Program: ROWS rows of HEADS heads of one group, of one row of the batch. AGES >= CAPACITY is the height of window tiles."""
+    """Program: ROWS rows of HEADS heads of one group, of one row of the batch.
+
+    AGES >= CAPACITY is the height of window tiles, COLUMNS >= N the width of state tiles; both are powers of two.
+    """
+    PARTS: tl.constexpr = (P + ROWS - 1) // ROWS
     pid = tl.program_id(0)
-    p0 = (pid % (P // ROWS)) * ROWS
-    head0 = (pid // (P // ROWS)) % (H // HEADS) * HEADS
-    row = (pid // (P // ROWS) // (H // HEADS)).to(tl.int64)
+    p0 = (pid % PARTS) * ROWS
+    head0 = (pid // PARTS) % (H // HEADS) * HEADS
+    row = (pid // PARTS // (H // HEADS)).to(tl.int64)
     slot = tl.load(slots + row).to(tl.int64)
     if slot < 0:
         return
@@ -115,20 +132,20 @@ def replay_kernel(
     # at least WIDTH heads, the same ones again where there are fewer, so that one shape of tiles sums in one order
     heads = head0 + tl.arange(0, WIDTH) % HEADS
     group = head0 // (H // G)
-    n = tl.arange(0, N)
+    n = tl.arange(0, COLUMNS)
     B_now = B + row * B_row + group * N + n
     B_old = B_ring + (slot * G + group) * (CAPACITY * N) + n
     C += row * C_row + group * N
-    Bs = by_age(B_now, B_old, used, N, AGES)
+    Bs = by_age(B_now, B_old, used, N, n < N, AGES, N == COLUMNS)
     bias = tl.load(dt_bias + heads) if dt_bias is not None else None
     dt_now = step_size(tl.load(dt + row * dt_row + heads), bias, SOFTPLUS)
     dts = dt_ring + (slot * H + heads) * CAPACITY
     weight, decay = weights(dt_now, dts[:, None], used, tl.load(A + heads)[:, None], AGES)
     if MATRIX:
-        column = matrix_column(tl.load(C + n), N)
+        column = matrix_column(load(C + n, n < N, N == COLUMNS), COLUMNS)
         score = weight * tl.sum(tl.dot(Bs, column), 1)[None, :]
     else:
-        score = weight * tl.sum(Bs.to(tl.float32) * tl.load(C + n).to(tl.float32)[None, :], 1)[None, :]
+        score = weight * tl.sum(Bs.to(tl.float32) * load(C + n, n < N, N == COLUMNS).to(tl.float32)[None, :], 1)[None, :]
     if D is not None:
         score += tl.where((tl.arange(0, AGES) == 0)[None, :], tl.load(D + heads)[:, None], 0.0)
 
@@ -138,20 +155,21 @@ def replay_kernel(
     zs = z + row * z_row + head0 * P + p0 if z is not None else None
     outs = out + row * out_row + head0 * P + p0
     if used == CAPACITY - 1:
-        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, N), Bs, score, weight, decay, used,
-             P, N, CAPACITY, AGES, MATRIX, True, HEADS, WIDTH, ROWS, FOLD_TILE, FOLD_STAGES, N)
+        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, COLUMNS), Bs, score, weight, decay, used, P - p0,
+             P, N, COLUMNS, CAPACITY, AGES, MATRIX, True, HEADS, WIDTH, ROWS, FOLD_TILE, FOLD_STAGES, COLUMNS)
     else:
-        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, SLICE), Bs, score, weight, decay, used,
-             P, N, CAPACITY, AGES, MATRIX, False, HEADS, WIDTH, ROWS, TILE, STAGES, SLICE)
+        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, SLICE), Bs, score, weight, decay, used, P - p0,
+             P, N, COLUMNS, CAPACITY, AGES, MATRIX, False, HEADS, WIDTH, ROWS, TILE, STAGES, SLICE)
         WIDE: tl.constexpr = ROWS & -ROWS
         each = tl.arange(0, HEADS)[:, None] * P
         for k in tl.static_range(ROWS // WIDE):
             p = k * WIDE + tl.arange(0, WIDE)[None, :]
-            tl.store(x_old + each * CAPACITY + used * P + p, tl.load(x_now + each + p))
+            inside = (p < P - p0) & (each >= 0)
+            store(x_old + each * CAPACITY + used * P + p, load(x_now + each + p, inside, P % ROWS == 0), inside, P % ROWS == 0)
         if p0 == 0:
             tl.store(dts + used, dt_now)
             if head0 % (H // G) == 0:
-                tl.store(B_old + used * N, tl.load(B_now))
+                store(B_old + used * N, load(B_now, n < N, N == COLUMNS), n < N, N == COLUMNS)
 
 
 def replay(
@@ -177,12 +195,13 @@ def replay(
     if rows == 0:
         return out
     config = config or replay_config(g, state=pool.state.dtype, activation=x.dtype, rows=rows)
-    replay_kernel[(rows * (g.heads // config.heads) * (g.head_dim // config.rows),)](
+    replay_kernel[(rows * (g.heads // config.heads) * triton.cdiv(g.head_dim, config.rows),)](
         pool.state, ring.x, ring.dt, ring.B, ring.cursor, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
-        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, CAPACITY=ring.capacity, AGES=16 if ring.capacity <= 16 else 32,
-        SOFTPLUS=softplus, MATRIX=config.matrix, HEADS=config.heads, WIDTH=config.width, ROWS=config.rows, TILE=config.tile,
-        FOLD_TILE=config.fold_tile, STAGES=config.stages, FOLD_STAGES=config.fold_stages, SLICE=config.slice,
+        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, COLUMNS=g.columns, CAPACITY=ring.capacity,
+        AGES=max(16, triton.next_power_of_2(ring.capacity)), SOFTPLUS=softplus, MATRIX=config.matrix, HEADS=config.heads,
+        WIDTH=config.width, ROWS=config.rows, TILE=config.tile, FOLD_TILE=config.fold_tile, STAGES=config.stages,
+        FOLD_STAGES=config.fold_stages, SLICE=config.slice,
         num_warps=1, maxnreg=config.registers,
     )
     return out

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..gates import gated, step_size
+from ..masks import load, store
 from ..pool import Pool
 from .configs import StepConfig, step_config
 from .inputs import Inputs, check
@@ -22,33 +23,37 @@ __all__ = ["step"]
 @triton.jit
 def step_kernel(
     state, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
-    H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, SOFTPLUS: tl.constexpr, TILE: tl.constexpr,
+    H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, COLUMNS: tl.constexpr, SOFTPLUS: tl.constexpr,
+    TILE: tl.constexpr,
 ):
-    """Program: TILE rows of one head of one row of the batch."""
+    """Program: TILE rows of one head of one row of the batch. COLUMNS: N or the next power of two."""
+    TILES: tl.constexpr = (P + TILE - 1) // TILE
+    WHOLE: tl.constexpr = P % TILE == 0
     pid = tl.program_id(0)
-    p = (pid % (P // TILE)) * TILE + tl.arange(0, TILE)
-    n = tl.arange(0, N)
-    head = (pid // (P // TILE)) % H
-    row = (pid // (P // TILE) // H).to(tl.int64)
+    p = (pid % TILES) * TILE + tl.arange(0, TILE)
+    n = tl.arange(0, COLUMNS)
+    head = (pid // TILES) % H
+    row = (pid // TILES // H).to(tl.int64)
     slot = tl.load(slots + row).to(tl.int64)
     if slot < 0:
         return
     at = state + (slot * H + head) * (P * N) + p[:, None] * N + n[None, :]
-    S = tl.load(at).to(tl.float32)
+    inside = (p < P)[:, None] & (n < N)[None, :]
+    S = load(at, inside, WHOLE and N == COLUMNS).to(tl.float32)
     group = head // (H // G)
-    Bn = tl.load(B + row * B_row + group * N + n).to(tl.float32)
-    Cn = tl.load(C + row * C_row + group * N + n).to(tl.float32)
-    xp = tl.load(x + row * x_row + head * P + p).to(tl.float32)
+    Bn = load(B + row * B_row + group * N + n, n < N, N == COLUMNS).to(tl.float32)
+    Cn = load(C + row * C_row + group * N + n, n < N, N == COLUMNS).to(tl.float32)
+    xp = load(x + row * x_row + head * P + p, p < P, WHOLE).to(tl.float32)
     bias = tl.load(dt_bias + head) if dt_bias is not None else None
     size = step_size(tl.load(dt + row * dt_row + head), bias, SOFTPLUS)
     S = tl.exp(tl.load(A + head) * size) * S + (size * xp)[:, None] * Bn[None, :]
-    tl.store(at, S.to(state.dtype.element_ty))
+    store(at, S.to(state.dtype.element_ty), inside, WHOLE and N == COLUMNS)
     y = tl.sum(S * Cn[None, :], 1)
     if D is not None:
         y += tl.load(D + head) * xp
     if z is not None:
-        y = gated(y, tl.load(z + row * z_row + head * P + p))
-    tl.store(out + row * out_row + head * P + p, y.to(out.dtype.element_ty))
+        y = gated(y, load(z + row * z_row + head * P + p, p < P, WHOLE))
+    store(out + row * out_row + head * P + p, y.to(out.dtype.element_ty), p < P, WHOLE)
 
 
 def step(
@@ -69,10 +74,10 @@ def step(
     if rows == 0:
         return out
     config = config or step_config(g, state=pool.state.dtype, rows=rows)
-    step_kernel[(rows * g.heads * (g.head_dim // config.tile),)](
+    step_kernel[(rows * g.heads * triton.cdiv(g.head_dim, config.tile),)](
         pool.state, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
-        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, SOFTPLUS=softplus, TILE=config.tile,
+        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, COLUMNS=g.columns, SOFTPLUS=softplus, TILE=config.tile,
         num_warps=1,
     )
     return out

@@ -1,7 +1,8 @@
 """Device functions on tiles of the state.
 
 A tile is held as a tuple of slices, [rows, SLICE] each, so that a lane keeps several columns of one row: a row's sum then needs few
-exchanges between lanes, always in the same order whatever the height of the tile.
+exchanges between lanes, always in the same order whatever the height of the tile. Columns past the state dim are zero and are not
+stored; the last slice alone has them.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ..masks import load, store
 from ..numerics import dot3, split3
 
 __all__ = ["columns", "fold", "load_slices", "matrix_column", "outputs", "row_sums"]
 
 
 @triton.jit
-def load_slices(at, N: tl.constexpr, SLICE: tl.constexpr):
-    """The tile whose rows start at the pointers `at`, [rows, 1]."""
+def load_slices(at, inside, N: tl.constexpr, SLICE: tl.constexpr, WHOLE: tl.constexpr):
+    """The tile whose rows start at the pointers `at`, [rows, 1]. inside, WHOLE: of the rows."""
     slices = ()
-    for k in tl.static_range(N // SLICE):
-        slices = slices + (tl.load(at + (k * SLICE + tl.arange(0, SLICE))[None, :]),)
+    for k in tl.static_range((N + SLICE - 1) // SLICE):
+        n = (k * SLICE + tl.arange(0, SLICE))[None, :]
+        slices = slices + (load(at + n, inside & (n < N), WHOLE and (k + 1) * SLICE <= N),)
     return slices
 
 
@@ -27,8 +30,9 @@ def load_slices(at, N: tl.constexpr, SLICE: tl.constexpr):
 def columns(at, N: tl.constexpr, SLICE: tl.constexpr):
     """The vector [N] at `at` in fp32, cut as a tile's columns are."""
     slices = ()
-    for k in tl.static_range(N // SLICE):
-        slices = slices + (tl.load(at + k * SLICE + tl.arange(0, SLICE)).to(tl.float32),)
+    for k in tl.static_range((N + SLICE - 1) // SLICE):
+        n = tl.arange(0, SLICE)
+        slices = slices + (load(at + k * SLICE + n, k * SLICE + n < N, (k + 1) * SLICE <= N).to(tl.float32),)
     return slices
 
 
@@ -43,7 +47,7 @@ def row_sums(tile, cols, SLICES: tl.constexpr):
 
 @triton.jit
 def matrix_column(v, N: tl.constexpr):
-    """The bf16 vector [N] as column 0 of [N, 8], the narrowest operand of the matrix unit."""
+    """The bf16 vector [N] as column 0 of [N, 8], the narrowest operand of the matrix unit. N: a power of two."""
     return tl.where((tl.arange(0, 8) == 0)[None, :], v[:, None], tl.zeros([N, 8], tl.bfloat16))
 
 
@@ -70,12 +74,16 @@ def outputs(tile, xs, C, score, decay, SLICES: tl.constexpr, AGES: tl.constexpr,
 
 
 @triton.jit
-def fold(at, tile, xs, Bs, weight, decay, N: tl.constexpr):
-    """Store decay * tile + sum over ages of weight * x * B at the pointers `at`, [rows, 1]. tile: [rows, N]; Bs: [AGES, N]."""
+def fold(at, inside, tile, xs, Bs, weight, decay, N: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr):
+    """Store decay * tile + sum over ages of weight * x * B at the pointers `at`, [rows, 1]. tile: [rows, COLUMNS]; Bs: [AGES, COLUMNS].
+
+    inside, WHOLE: of the rows.
+    """
     xw = tl.trans(weight[:, None] * xs.to(tl.float32))
     if Bs.dtype == tl.bfloat16:
         window = dot3(xw, Bs)
     else:
         window = tl.dot(xw, Bs.to(tl.float32), input_precision="ieee")
     folded = decay * tile.to(tl.float32) + window
-    tl.store(at + tl.arange(0, N)[None, :], folded.to(tile.dtype))
+    n = tl.arange(0, COLUMNS)[None, :]
+    store(at + n, folded.to(tile.dtype), inside & (n < N), WHOLE and N == COLUMNS)
