@@ -24,7 +24,7 @@ ALLOWED = {
     "replaycheck.report": ("replaycheck.verdict",),
     "replaycheck.cli": ("replaycheck.report",), "replaycheck.plugin": ("replaycheck.report",),
     "replaycheck.adapters": ("replaycheck.contract", "replaycheck_kernels"),
-    "replaycheck.faults": ("replaycheck.cases",),
+    "replaycheck.faults": ("replaycheck.cases",), "replaycheck.trained": (),
 }
 #: Records that are passed along the whole way, and the package's version.
 SHARED = ("replaycheck.play.windows", "replaycheck.verdict.measurement", "replaycheck.__version__")
