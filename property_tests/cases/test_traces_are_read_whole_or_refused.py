@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -79,7 +80,7 @@ def assert_same(a: object, b: object) -> None:
         assert a == b
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(seed=st.integers(0, 1000), state=st.sampled_from(FORMS), activation=st.sampled_from(FORMS), layers=st.integers(1, 2),
        length=st.integers(1, 8),
        variant=st.builds(Mamba2Variant, softplus=st.booleans(), bias=st.booleans(), skip=st.booleans(), gated=st.booleans(),
@@ -174,8 +175,9 @@ BAD: dict[str, tuple[Edit, str]] = {
     "decay in bf16": (change("layer.0.decay", Tensor.bfloat16), "tensor 'layer.0.decay' must be fp32, got torch.bfloat16"),
     "x in fp64": (change("window.0.x", Tensor.double), "tensor 'window.0.x' must be fp32 or fp16 or bf16, got torch.float64"),
     "x in int64": (change("window.0.x", Tensor.long), "tensor 'window.0.x' must be fp32 or fp16 or bf16, got torch.int64"),
+    "B in another format": (change("window.0.B", Tensor.float), "tensor 'window.0.B' must be bf16, got torch.float32"),
     "end in another format": (change("window.0.end", Tensor.half), "tensor 'window.0.end' must be fp32, got torch.float16"),
-    "two builds": (change("window.1.x", Tensor.float), "window 1 has formats"),
+    "two builds": (change("window.1.outputs", Tensor.float), "window 1 has formats"),
     "decay a token": (change("layer.0.decay", lambda t: t.repeat(2)), "tensor 'layer.0.decay' must have shape [2], got [4]"),
     "x short": (change("window.0.x", lambda t: t[:, :1]), "tensor 'window.0.x' must have shape [tokens, 2, 4], got [3, 1, 4]"),
     "dt expanded": (change("window.0.dt", lambda t: t[..., None].repeat(1, 1, 4)),
@@ -247,7 +249,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_a_trace_cut_anywhere_is_refused(share: float, whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("cut") / "cut.safetensors"

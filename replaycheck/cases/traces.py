@@ -209,11 +209,11 @@ def _window(k: int, entry: Any, tensors: _Tensors, layers: list[Mamba2Layer], cl
 
 def _tokens(name: str, tensors: _Tensors, layer: Mamba2Layer, claims: Claims) -> Mamba2Tokens:
     x = tensors.take(f"{name}.x", (None, layer.heads, layer.head_dim), claims.activations)
-    narrow = (len(x), layer.groups, layer.state_dim)
+    narrow, same = (len(x), layer.groups, layer.state_dim), (format_name(x.dtype),)     # one build has one activation format
     return Mamba2Tokens(
         x=x, dt=tensors.take(f"{name}.dt", (len(x), layer.heads), (*claims.activations, "fp32")),
-        B=tensors.take(f"{name}.B", narrow, claims.activations), C=tensors.take(f"{name}.C", narrow, claims.activations),
-        z=tensors.take(f"{name}.z", tuple(x.shape), claims.activations) if layer.variant.gated else None,
+        B=tensors.take(f"{name}.B", narrow, same), C=tensors.take(f"{name}.C", narrow, same),
+        z=tensors.take(f"{name}.z", tuple(x.shape), same) if layer.variant.gated else None,
     )
 
 
