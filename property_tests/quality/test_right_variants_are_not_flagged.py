@@ -36,13 +36,15 @@ def _form(index: int, regime: str) -> Mamba2Variant:
 
 
 def _case(index: int, kind: str) -> Case:
-    """Every regime, form and capacity in turn; every fourth case a life with pads, copies and reuse, the others one request."""
+    """Every regime, form and capacity in turn; a fifth of the cases of each regime a life with pads, copies and reuse, in another form
+    each time, the others one request."""
     regimes = tuple(REGIMES)
-    regime = regimes[index % len(regimes)]
-    schedule = mixed(index, slots=3, forwards=6) if index % 5 == 0 else plain(1, 6)
+    turn, place = divmod(index, len(regimes))
+    regime = regimes[place]
+    schedule = mixed(index, slots=3, forwards=6) if (place + turn + turn // 5) % 5 == 0 else plain(1, 6)
     return Case(
         name=f"{kind}-{index}", heads=2, head_dim=16, state_dim=(16, 32)[index % 2], groups=1 + index // 7 % 2,
-        variant=_form(index // len(regimes), regime),
+        variant=_form(turn, regime),
         formats=Formats(state="fp32", activation=("fp32", "bf16")[index // 3 % 2], output="fp32"),
         capacity=(5, 6)[index // 2 % 2] if kind == "replay" else 1, slots=3, regime=regime, seed=index, schedule=schedule,
     )
