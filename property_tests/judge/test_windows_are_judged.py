@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from made_windows import decayed_by, exactly, failed, judged, layer, windows, without_token
 
@@ -14,7 +15,7 @@ from replaycheck.judge.windows import continuity_measurement
 from replaycheck_reference.recurrences.batched.mamba2 import decompose
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     seed=st.integers(0, 10**6), tokens=st.integers(1, 6), rate=st.sampled_from((0.0, 1e-3, 1.0, 16.0, 900.0)), groups=st.integers(1, 2),
     state=st.sampled_from(("fp32", "fp16", "bf16")), output=st.sampled_from(("fp32", "fp16", "bf16")),

@@ -25,7 +25,7 @@ WEIGHTS = (
     "sum",               # exp(A * sum of dt since), the dt all positive
     "difference",        # exp(cum_now - cum_then), prefix sums of A*dt since the checkpoint
 )
-#: Reduction order: any order whatever, a balanced tree, or pairwise over blocks summed in sequence.
+#: Reduction order: any order whatever, or a balanced tree.
 ORDERS = ("any", "tree")
 
 

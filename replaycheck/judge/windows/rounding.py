@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
+from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.formats.arrays import round_to, ulp
 from replaycheck_reference.policy import Storage
 
-from ...verdict.measurement import Measurement
 from .batches import Batch, Residual
 
 __all__ = ["rounding_measurements"]
