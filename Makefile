@@ -63,7 +63,7 @@ validate: $(READY)
 test: $(READY)
 	@missing=$$($(PYTHON) -c '$(FIND)' $(TESTING)) || exit 2; \
 	if [ -n "$$missing" ]; then echo "$(PYTHON) lacks: $$missing" >&2; exit 2; fi
-	PYTHONFAULTHANDLER=1 $(PYTHON) -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+	PYTHONFAULTHANDLER=1 $(PYTHON) -m pytest -q -n $(WORKERS) --dist loadscope $(ARGS)
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .
