@@ -118,7 +118,7 @@ def test_a_report_that_cannot_be_made_leaves_nothing_half_written(step: str, tmp
     def fail(*arguments: object) -> str:
         raise RuntimeError("no page today")
 
-    monkeypatch.setattr(write, step, fail)
+    monkeypatch.setattr(write, "drawn" if step == "page" else step, fail)
     with pytest.raises(RuntimeError):
         write_report(run(), tmp_path)
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith("case-")]

@@ -1,4 +1,4 @@
-"""The command line: `replaycheck validate | judge | replay | list`."""
+"""The command line: `replaycheck validate | replay | judge | report | list`."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ from typing import NoReturn
 from replaycheck import __version__
 from replaycheck.contract.errors import UsageError
 
-__all__ = ["LISTS", "parse"]
+__all__ = ["FORMS", "LISTS", "parse"]
 
+FORMS = ("html", "md", "junit", "card")
 LISTS = ("kernels", "recurrences", "layers", "regimes", "checks", "suites")
 
 _KERNEL_HELP = "path/to/file.py:object, module:object, or the name of an installed kernel"
@@ -90,6 +91,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     judge = commands.add_parser("judge", parents=[common], help="judge the windows of a trace, without a kernel")
     judge.add_argument("trace", type=Path, metavar="TRACE", help="a safetensors file of windows")
+
+    drawn = commands.add_parser("report", help="draw a saved report again", description="draw a saved report again, in every form")
+    drawn.add_argument("run", type=Path, metavar="RUN.json", help="the JSON document of a run")
+    drawn.add_argument("--format", dest="form", choices=FORMS, help="this form alone")
+    drawn.add_argument("--out", type=_directory, help="directory of the files (default: that of RUN.json)")
+    drawn.add_argument("--traceback", action="store_true", help="show the full traceback of what went wrong")
 
     shown = commands.add_parser("list", help="what there is to name", description="what there is to name")
     shown.add_argument("what", choices=LISTS)

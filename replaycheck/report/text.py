@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,10 @@ from replaycheck.cases.case import Case
 from replaycheck.verdict.measurement import Measurement
 from replaycheck.verdict.results import Failure, Run
 
-__all__ = ["case_file", "failure_block", "figure", "place_line", "replay_line", "verdict_line"]
+__all__ = ["case_file", "element_line", "failure_block", "figure", "place_line", "printable", "replay_line", "verdict_line"]
+
+#: Characters that XML has no place for.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def figure(value: float | None, *, digits: int = 3) -> str:
@@ -22,6 +26,11 @@ def figure(value: float | None, *, digits: int = 3) -> str:
         return str(value)
     mantissa, _, exponent = f"{value + 0.0:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+
+
+def printable(text: str) -> str:
+    """The text with escapes for characters that XML has no place for."""
+    return _UNPRINTABLE.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def _seconds(value: float) -> str:
@@ -60,7 +69,8 @@ def place_line(m: Measurement) -> str:
     return " ".join(f"{name} {value}" for name, value in m.place.items()) or "the whole play"
 
 
-def _element(m: Measurement) -> str:
+def element_line(m: Measurement) -> str:
+    """The worst element in numbers: what was got, what is exact, the error and its budget."""
     if m.got is None and m.exact is None:
         return f"value {figure(m.value)}, budget {figure(m.budget)} ({m.unit})"
     error = f", error {figure(m.value)}" if m.unit == "absolute" else f", value {figure(m.value)}"
@@ -74,7 +84,7 @@ def failure_block(failure: Failure, replay: str) -> str:
     regime = f" in regime {m.regime}" if m.regime else ""
     return "\n".join((
         f"{failure.status}  {m.guarantee}{regime}: {m.diagnosis or 'beyond its budget'}{more}",
-        f"  worst element {place_line(m)}: {_element(m)}",
+        f"  worst element {place_line(m)}: {element_line(m)}",
         f"  ratio {figure(m.ratio)}; budget: {m.derivation or 'none is allowed'}",
         f"  {replay}",
     ))

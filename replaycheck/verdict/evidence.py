@@ -34,7 +34,7 @@ class Evidence:
         self.cells: set[Cell] = set()
         self.drawn: dict[str, Case] = {}
         self._jobs: dict[str, tuple[Job, float]] = {}
-        self.bits = BitsTable(claims.policy.gate)
+        self.bits = BitsTable(claims.policy)
         self._worst: tuple[Measurement, Play] | None = None
 
     def add(self, job: Job, measured: Measured) -> None:

@@ -68,6 +68,9 @@ _LIVES = Line(checks=("windows", *RELATIONS), regimes=("trained-like",), schedul
 #: A batch large enough that a kernel may choose another launch configuration for it.
 _CROWD = Line(checks=("isolation",), regimes=("trained-like",), capacities=(2,), requests=36, tokens=1, widest=True)
 
+#: Regimes that show one product alone, in the formats that hide least of it.
+_PRODUCTS = Line(checks=("windows",), regimes=("erase", "readout"), capacities=(2,), requests=1, widest=True)
+
 _QUICK = (
     Line(checks=("windows", "compile"), regimes=("trained-like",), layers=("super-small",), requests=1),
     _FLOOR,
@@ -78,6 +81,7 @@ _QUICK = (
          requests=1),
     Line(checks=("windows",), regimes=("trained-like", "slow", "outlier"), layers=("nano-4b-small", "super-small"), capacities=(5, 8),
          requests=1),
+    _PRODUCTS,
 )
 
 _MERGE = (

@@ -23,7 +23,7 @@ def judge_trace(trace: Trace, path: str, *, table: FunctionTable, strict: bool =
     """The verdict on the windows of a trace. It speaks of these windows only: no relation between plays can be seen in them."""
     started = monotonic()
     policy = trace.claims.policy.built(state=trace.formats.state, output=trace.formats.output)
-    tally, bits = Tally(), BitsTable(policy.gate)
+    tally, bits = Tally(), BitsTable(policy)
     followed = continuity_measurement(trace.windows)
     found = [*judge_windows(trace.windows, trace.layers, policy, table, case="", regime=""), *([] if followed is None else [followed])]
     tally.add(found)
