@@ -81,7 +81,8 @@ def test_junit_tells_a_broken_contract_as_an_error() -> None:
     assert (suite.get("failures"), suite.get("errors")) == ("0", "2")
 
 
-STRICT = replace(run(), verdict=decide(subject="replay kernel", errors=(), failures=(), gaps=(), warnings=["suspicious: state"], strict=True))
+STRICT = replace(run(), verdict=decide(subject="replay kernel", errors=(), failures=(), gaps=(), warnings=["suspicious: state"],
+                                       strict=True))
 
 
 @pytest.mark.parametrize("made", [run(thin=True), run(broken=True), STRICT, unopened(), replace(run(), interrupted=True)],

@@ -71,7 +71,7 @@ _CROWD = Line(checks=("isolation",), regimes=("trained-like",), capacities=(2,),
 #: Regimes that show one product alone, in the formats that hide least of it.
 _PRODUCTS = Line(checks=("windows",), regimes=("erase", "readout"), capacities=(2,), requests=1, widest=True)
 
-_QUICK = (
+_WHILE_WRITING = (
     Line(checks=("windows", "compile"), regimes=("trained-like",), layers=("super-small",), requests=1),
     _FLOOR,
     _LIVES,
@@ -81,11 +81,12 @@ _QUICK = (
          requests=1),
     Line(checks=("windows",), regimes=("trained-like", "slow", "outlier"), layers=("nano-4b-small", "super-small"), capacities=(5, 8),
          requests=1),
-    _PRODUCTS,
 )
 
+_QUICK = (*_WHILE_WRITING, _PRODUCTS)
+
 _MERGE = (
-    *_QUICK,
+    *_WHILE_WRITING,
     Line(checks=("windows", "compile"), regimes=ANALOGUE, layers=("super-small", "nano-4b-small"), capacities=(4, 8, 16, 1), requests=1),
     Line(checks=("windows", "exact"), regimes=("representable",), schedule="mixed", capacities=(1, 2, 4, 8), each_capacity=True),
     replace(_LIVES, regimes=("trained-like", "outlier", "spike"), capacities=(2, 4, 5, 1), draws=3),
@@ -94,6 +95,7 @@ _MERGE = (
     Line(checks=("windows",), regimes=("slow", "trained-like"), capacities=(32, 16), requests=1),
     Line(checks=("windows",), regimes=ANALOGUE, layers=("tiny", "ragged"), schedule="mixed", capacities=(1, 2, 3, 4, 7), requests=4,
          draws=6),
+    _PRODUCTS,
 )
 
 _DEEP = (
