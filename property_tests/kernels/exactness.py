@@ -14,25 +14,27 @@ from torch import Tensor
 from replaycheck_kernels import cursors, mamba2
 from replaycheck_kernels.pool import Geometry, Pool, allocate
 
-#: state, activation, heads, head dim, state dim, groups, capacity
-WIDTHS: list[tuple[str, str, int, int, int, int, int]] = [
-    ("bf16", "bf16", 4, 60, 80, 1, 2), ("fp32", "bf16", 4, 80, 96, 2, 3), ("fp16", "fp16", 4, 96, 100, 4, 2),
-    ("bf16", "bf16", 2, 100, 112, 2, 33), ("fp32", "fp32", 2, 112, 60, 1, 2), ("fp16", "fp16", 2, 20, 24, 1, 64),
-    ("fp32", "bf16", 1, 256, 240, 1, 2), ("bf16", "fp16", 3, 36, 256, 3, 40),
+#: state, activation, heads, head dim, state dim, groups, capacity, D a number a row
+WIDTHS: list[tuple[str, str, int, int, int, int, int, bool]] = [
+    ("bf16", "bf16", 4, 60, 80, 1, 2, True), ("fp32", "bf16", 4, 80, 96, 2, 3, False), ("fp16", "fp16", 4, 96, 100, 4, 2, True),
+    ("bf16", "bf16", 2, 100, 112, 2, 33, False), ("fp32", "fp32", 2, 112, 60, 1, 2, True), ("fp16", "fp16", 2, 20, 24, 1, 64, False),
+    ("fp32", "bf16", 1, 256, 240, 1, 2, True), ("bf16", "fp16", 3, 36, 256, 3, 40, False),
 ]
 
 
-def whole_inputs(geometry: Geometry, *, rows: int, activation: str, device: str, seed: int) -> dict[str, Any]:
-    """Keyword arguments of one launch of small whole numbers: decay exactly 1, dt 1, D 1."""
+def whole_inputs(geometry: Geometry, *, rows: int, activation: str, device: str, seed: int, skip_rows: bool) -> dict[str, Any]:
+    """Keyword arguments of one launch of small whole numbers: decay exactly 1, dt 1."""
     generator = torch.Generator(device).manual_seed(seed)
     inputs = made_inputs(geometry, rows=rows, activation=activation, device=device, seed=seed)
     for name in ("x", "B", "C"):
         inputs[name] = torch.randint(-1, 2, inputs[name].shape, device=device, generator=generator).to(DTYPES[activation])
+    skip = torch.randint(-4, 5, (geometry.heads, geometry.head_dim if skip_rows else 1), device=device, generator=generator).float()
     unit = torch.full((geometry.heads,), -0.0, device=device)
-    return {**inputs, "A": unit, "dt_bias": None, "dt": torch.ones_like(inputs["dt"]), "softplus": False}
+    D = skip if skip_rows else skip[:, 0].contiguous()
+    return {**inputs, "A": unit, "D": D, "dt_bias": None, "dt": torch.ones_like(inputs["dt"]), "softplus": False}
 
 
-def exact_at(geometry: Geometry, *, state: str, activation: str, capacity: int, device: str) -> bool:
+def exact_at(geometry: Geometry, *, state: str, activation: str, capacity: int, skip_rows: bool, device: str) -> bool:
     """Whether step and replay give the rational outputs on the last two steps of a window, and then the rational state."""
     generator = torch.Generator(device).manual_seed(geometry.state_dim)
     pool = made_pool(geometry, slots=2, state=state, activation=activation, capacity=capacity, device=device)
@@ -50,11 +52,12 @@ def exact_at(geometry: Geometry, *, state: str, activation: str, capacity: int, 
     stepped = replace(pool, state=exact.to(pool.state.dtype), ring=None)
     slots, holds = torch.tensor([1, -1, 0], dtype=torch.int32, device=device), True
     for token in range(steps):
-        inputs = whole_inputs(geometry, rows=3, activation=activation, device=device, seed=token)
+        inputs = whole_inputs(geometry, rows=3, activation=activation, device=device, seed=token, skip_rows=skip_rows)
         x, B, C = (inputs[name][[2, 0]].double() for name in ("x", "B", "C"))
         B, C = B.repeat_interleave(heads_each, 1), C.repeat_interleave(heads_each, 1)
         exact = exact + x[..., None] * B[:, :, None]
-        wanted = torch.einsum("rhpn,rhn->rhp", exact, C) + x
+        D = inputs["D"].double()
+        wanted = torch.einsum("rhpn,rhn->rhp", exact, C) + (D if skip_rows else D[:, None]) * x
         for launch, given in ((mamba2.replay, pool), (mamba2.step, stepped)):
             out = launch(given, slots, **{**inputs, "out": inputs["out"].clone()})
             holds &= torch.equal(out[[2, 0]].double(), wanted) and bool((out[1] == 7).all())
@@ -67,9 +70,9 @@ def widths(device: str = "cpu") -> dict[str, bool]:
     return {
         f"exact {state} {activation} {heads} heads of {head_dim} x {state_dim}, {groups} groups, capacity {capacity}": exact_at(
             Geometry(heads=heads, head_dim=head_dim, state_dim=state_dim, groups=groups), state=state, activation=activation,
-            capacity=capacity, device=device,
+            capacity=capacity, skip_rows=skip_rows, device=device,
         )
-        for state, activation, heads, head_dim, state_dim, groups, capacity in WIDTHS
+        for state, activation, heads, head_dim, state_dim, groups, capacity, skip_rows in WIDTHS
     }
 
 

@@ -27,7 +27,7 @@ def made_pool(geometry: Geometry, *, slots: int, state: str, activation: str, ca
 
 def made_inputs(
     geometry: Geometry, *, rows: int, activation: str, output: str = "fp32", device: str, seed: int = 0, packed: bool = False,
-    gated: bool = False,
+    gated: bool = False, skip_rows: bool = False,
 ) -> dict[str, Any]:
     """Keyword arguments of one launch. packed: x, z, B, C and dt are slices of one tensor with odd row stride."""
     g, generator = geometry, torch.Generator(device).manual_seed(seed)
@@ -46,7 +46,8 @@ def made_inputs(
         inputs["z"] = None
     return {
         **inputs, "out": torch.full((rows, *shapes["x"]), 7.0, dtype=DTYPES[output], device=device),
-        "A": -torch.rand(g.heads, device=device, generator=generator), "D": torch.ones(g.heads, device=device),
+        "A": -torch.rand(g.heads, device=device, generator=generator),
+        "D": torch.ones(shapes["x"] if skip_rows else g.heads, device=device),
         "dt_bias": torch.full((g.heads,), -2.0, device=device),
     }
 

@@ -30,7 +30,7 @@ def _launch(*, kind: str = "replay", **changed: Any) -> None:
     ("B", torch.zeros(2, 1, 16), "B must be torch.bfloat16, got torch.float32"),
     ("dt", torch.zeros(2, 2, dtype=torch.int32), "dt must be torch.float32 or torch.float16 or torch.bfloat16, got torch.int32"),
     ("A", torch.zeros(2, dtype=torch.bfloat16), r"A must be contiguous float32 \[2\], got torch.bfloat16"),
-    ("D", torch.zeros(3), r"D must be contiguous float32 \[2\], got torch.float32 \[3\]"),
+    ("D", torch.zeros(3), r"D must be contiguous float32 \[2\] or \[2, 16\], got torch.float32 \[3\]"),
     ("out", torch.zeros(2, 2, 32)[:, :, ::2], "out must be contiguous inside a row"),
     ("out", torch.zeros(1, 2, 16).expand(2, 2, 16), "rows of out must not overlap, got row stride 0"),
     ("slots", torch.zeros(2), r"slots must be contiguous int32 or int64 \[rows\], got torch.float32"),

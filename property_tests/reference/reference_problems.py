@@ -37,12 +37,12 @@ class Problem:
         raw = tokens.dt if layer.dt_bias is None else tokens.dt + layer.dt_bias.double()
         dt = torch.logaddexp(raw, torch.zeros(())) if layer.variant.softplus else raw
         A = layer.decay.double() if layer.variant.decay_parameter == "A" else -layer.decay.double().exp()
-        group, state, outputs = layer.group_of_head(), self.start.double().abs(), []
+        group, state, outputs, skip = layer.group_of_head(), self.start.double().abs(), [], layer.skip_of_rows()
         for t in range(len(tokens)):
             added = (dt[t, :, None] * tokens.x[t])[:, :, None] * tokens.B[t, group][:, None, :]
             state = (A * dt[t]).exp()[:, None, None] * state + added.abs()
             read = torch.einsum("hpn,hn->hp", state, tokens.C[t, group].abs())
-            skipped = 0.0 if layer.D is None else (layer.D.double()[:, None] * tokens.x[t]).abs()
+            skipped = 0.0 if skip is None else (skip.double() * tokens.x[t]).abs()
             gated = 1.0 if tokens.z is None else (tokens.z[t] * tokens.z[t].sigmoid()).abs()
             outputs.append((read + skipped) * gated)
         return torch.stack(outputs), state
@@ -50,10 +50,11 @@ class Problem:
 
 def variants(*, gated: bool | None = None) -> st.SearchStrategy[Mamba2Variant]:
     flag = st.booleans()
-    return st.builds(
+    plain = st.builds(
         Mamba2Variant, softplus=flag, bias=flag, skip=flag, gated=flag if gated is None else st.just(gated),
         decay_parameter=st.sampled_from(("A", "A_log")),
     )
+    return st.builds(lambda variant, rows: replace(variant, skip_rows=rows and variant.skip), plain, flag)
 
 
 @st.composite
@@ -85,7 +86,8 @@ def problem(
     layer = Mamba2Layer(
         heads=heads, head_dim=head_dim, state_dim=state_dim, groups=groups, variant=variant,
         decay=A if variant.decay_parameter == "A" else (-A).log(),
-        dt_bias=step_size(heads) - 1.0 * variant.softplus if variant.bias else None, D=normal(heads) if variant.skip else None,
+        dt_bias=step_size(heads) - 1.0 * variant.softplus if variant.bias else None,
+        D=None if not variant.skip else normal(heads, head_dim) if variant.skip_rows else normal(heads),
     )
     made = Mamba2Tokens(
         x=normal(tokens, heads, head_dim).bfloat16(), dt=step_size(tokens, heads).bfloat16(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import mpmath
@@ -162,11 +163,13 @@ def test_the_gate_multiplies_the_output_and_leaves_the_state(given_problem: Prob
 def test_d_adds_d_times_x(given_problem: Problem) -> None:
     if given_problem.layer.D is None or given_problem.layer.variant.gated:
         given_problem = problem()
-    skip = given_problem.layer.D
-    bare = given_problem.with_layer(variant=Mamba2Variant(**{**vars(given_problem.layer.variant), "skip": False}), D=None)
+    skip = given_problem.layer.skip_of_rows()
+    assert skip is not None
+    skip = skip.expand(-1, given_problem.layer.head_dim)
+    bare = given_problem.with_layer(variant=replace(given_problem.layer.variant, skip=False, skip_rows=False), D=None)
     for head in range(given_problem.layer.heads):
         with_skip, without = (run_head(ENGINE, p.layer, p.start, p.tokens, head=head) for p in (given_problem, bare))
         for t, row in enumerate(without.outputs):
             for p, y in enumerate(row):
-                added = mpmath.mpf(float(skip[head])) * mpmath.mpf(float(given_problem.tokens.x[t, head, p]))
+                added = mpmath.mpf(float(skip[head, p])) * mpmath.mpf(float(given_problem.tokens.x[t, head, p]))
                 assert abs(with_skip.outputs[t][p] - (y + added)) <= 1e-14 * (abs(y) + abs(added))

@@ -18,7 +18,8 @@ class Mamba2Layer:
     """Geometry and exact parameters of one Mamba-2 layer.
 
     The state of a request is S[heads, head_dim, state_dim]; B and C are shared by heads // groups consecutive heads.
-    decay: fp32 [heads]: A or A_log, as `variant.decay_parameter` says. dt_bias, D: fp32 [heads], None where the variant has none.
+    decay: fp32 [heads]: A or A_log, as `variant.decay_parameter` says. dt_bias, D: fp32 [heads], None where the variant has none;
+    D is fp32 [heads, head_dim] where `variant.skip_rows`.
 
     Raises ValueError naming the field where geometry or parameters disagree.
     """
@@ -43,8 +44,9 @@ class Mamba2Layer:
             value = getattr(self, name)
             if (value is not None) != present:
                 raise ValueError(f"layer.{name} must be {'given' if present else 'absent'} for {self.variant}")
-            if value is not None and (tuple(value.shape) != (self.heads,) or value.dtype != torch.float32):
-                raise ValueError(f"layer.{name} must be float32 [{self.heads}], got {value.dtype} {tuple(value.shape)}")
+            shape = (self.heads, self.head_dim) if name == "D" and self.variant.skip_rows else (self.heads,)
+            if value is not None and (tuple(value.shape) != shape or value.dtype != torch.float32):
+                raise ValueError(f"layer.{name} must be float32 {list(shape)}, got {value.dtype} {tuple(value.shape)}")
 
     @property
     def state_shape(self) -> tuple[int, int, int]:
@@ -53,6 +55,10 @@ class Mamba2Layer:
     def group_of_head(self) -> Tensor:
         """Index of the group whose B and C each head uses: int64 [heads]."""
         return torch.arange(self.heads) // (self.heads // self.groups)
+
+    def skip_of_rows(self) -> Tensor | None:
+        """D of every head and row: fp32 [heads, head_dim], or [heads, 1] where a head has one; None where the variant has none."""
+        return self.D if self.D is None or self.variant.skip_rows else self.D[:, None]
 
     def to(self, device: torch.device | str) -> Mamba2Layer:
         bias = None if self.dt_bias is None else self.dt_bias.to(device)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
 
 __all__ = ["Mamba2Variant"]
 
@@ -15,9 +15,10 @@ class Mamba2Variant:
     softplus: dt = log(1 + e^raw) where True, dt = raw where False (raw includes the bias).
     bias: raw = dt_raw + dt_bias[head].
     skip: y gains D[head] * x.
+    skip_rows: D is one number a row of a head, D[head, row], not one a head. Only with skip.
     gated: y is multiplied by z * sigmoid(z).
     decay_parameter: "A", the kernel is handed A (negative fp32); "A_log", it is handed A_log and A = -exp(A_log).
-    Raises ValueError where decay_parameter is neither.
+    Raises ValueError where decay_parameter is neither, or skip_rows goes without skip.
     """
 
     softplus: bool = True
@@ -25,7 +26,17 @@ class Mamba2Variant:
     skip: bool = True
     gated: bool = False
     decay_parameter: Literal["A", "A_log"] = "A"
+    skip_rows: bool = False
+
+    LATER: ClassVar[tuple[str, ...]] = ("skip_rows",)
 
     def __post_init__(self) -> None:
         if self.decay_parameter not in ("A", "A_log"):
             raise ValueError(f"variant.decay_parameter must be 'A' or 'A_log', got {self.decay_parameter!r}")
+        if self.skip_rows and not self.skip:
+            raise ValueError("variant.skip_rows must be False where variant.skip is False, got True")
+
+    def to_json(self) -> dict[str, Any]:
+        """The form as JSON values. Parameters that came later are left out at their default, so that older cases keep their ids."""
+        plain = type(self)()
+        return {name: value for name, value in asdict(self).items() if name not in self.LATER or value != getattr(plain, name)}

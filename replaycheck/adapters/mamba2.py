@@ -29,7 +29,7 @@ _SOFTPLUS = Softplus(form="relative", units=8.0)
 
 _FORMATS = ("fp32", "fp16", "bf16")
 _DIMS = tuple(DIMS)
-_FEATURES = ("bias", "skip", "gated", "groups", "no_softplus")
+_FEATURES = ("bias", "skip", "gated", "groups", "no_softplus", "skip_rows")
 _GUARANTEES = ("batch_invariant", "nan_poison")
 
 #: Where activations are bf16: bf16 checkpoints are read and windows are folded on the matrix unit, a computed operand in three parts.

@@ -111,7 +111,7 @@ class Case:
         """Layer i with its exact parameters."""
         stream, law = self.stream("layer", i), self.law
         bias = law.gates.bias_of(stream, self.heads, self.variant) if self.variant.bias else None
-        skip = law.skip(stream, self.heads) if self.variant.skip else None
+        skip = law.skip(stream, (self.heads, self.head_dim) if self.variant.skip_rows else (self.heads,)) if self.variant.skip else None
         return Mamba2Layer(
             heads=self.heads, head_dim=self.head_dim, state_dim=self.state_dim, groups=self.groups, variant=self.variant,
             decay=_tensor(law.gates.decay_of(stream, self.heads, self.variant)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,17 @@ def typed(name: str, value: Any, kind: type[Any]) -> Any:
     return value
 
 
-def record(name: str, kind: type[Any], value: Any) -> Any:
-    """A frozen dataclass of strings and booleans from a JSON object with exactly its fields. Raises ValueError naming field and value."""
+def record(name: str, kind: type[Any], value: Any, *, later: Collection[str] = ()) -> Any:
+    """A frozen dataclass of strings and booleans from a JSON object with exactly its fields. Raises ValueError naming field and value.
+
+    later: fields that may be missing, since older files have none.
+    """
     if not isinstance(value, dict):
         raise ValueError(f"field {name!r} must be an object, got {value!r}")
     default = asdict(kind())
     for key in (*default, *value):
+        if key not in value and key in later:
+            continue
         if key not in value:
             raise ValueError(f"field '{name}.{key}' is missing")
         if key not in default:

@@ -43,11 +43,11 @@ class Regime:
         if self.exact and value.magnitude(geometry, tokens) > 256:
             raise ValueError(f"regime {self.name!r} cannot keep {tokens} tokens below 256 at state_dim {geometry.state_dim}")
 
-    def skip(self, stream: Stream, heads: int) -> Floats:
-        """D: [heads]; 1 or 2 where the regime is exact, else 1 +- 1/2."""
+    def skip(self, stream: Stream, shape: tuple[int, ...]) -> Floats:
+        """D: [heads] or [heads, head_dim]; 1 or 2 where the regime is exact, else 1 +- 1/2."""
         if self.exact:
-            return stream.integers("D", (heads,), 1, 3).astype(np.float64)
-        return stream.uniform("D", (heads,), 0.5, 1.5)
+            return stream.integers("D", shape, 1, 3).astype(np.float64)
+        return stream.uniform("D", shape, 0.5, 1.5)
 
 
 #: By name.

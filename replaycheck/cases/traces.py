@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def write_trace(path: Path, *, claims: Claims, layers: Sequence[Mamba2Layer], wi
         tensors |= {f"window.{k}.{name}": getattr(window.tokens, name) for name in _TOKENS}
     header = {
         "format": FORMAT, "claims": claims.to_json(),
-        "layers": [{**{name: getattr(layer, name) for name in _GEOMETRY}, "variant": asdict(layer.variant)} for layer in layers],
+        "layers": [{**{name: getattr(layer, name) for name in _GEOMETRY}, "variant": layer.variant.to_json()} for layer in layers],
         "windows": [{**{n: getattr(w, n) for n in _PLACE}, "paths": list(w.paths), "steps": list(w.steps)} for w in windows],
     }
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items() if tensor is not None}
@@ -176,9 +176,10 @@ def _layer(i: int, entry: Any, tensors: _Tensors) -> Mamba2Layer:
         Geometry(**dims)
     except ValueError as error:
         raise ValueError(f"layers[{i}]: {error}") from error
-    variant: Mamba2Variant = record(f"layers[{i}].variant", Mamba2Variant, entry["variant"])
+    variant: Mamba2Variant = record(f"layers[{i}].variant", Mamba2Variant, entry["variant"], later=Mamba2Variant.LATER)
     present = {"decay": True, "dt_bias": variant.bias, "D": variant.skip}
-    made: dict[str, Any] = {n: tensors.take(f"layer.{i}.{n}", (dims["heads"],), ("fp32",)) for n in _PARAMETERS if present[n]}
+    shapes = {n: (dims["heads"], dims["head_dim"]) if n == "D" and variant.skip_rows else (dims["heads"],) for n in _PARAMETERS}
+    made: dict[str, Any] = {n: tensors.take(f"layer.{i}.{n}", shapes[n], ("fp32",)) for n in _PARAMETERS if present[n]}
     return Mamba2Layer(**dims, variant=variant, **made)
 
 

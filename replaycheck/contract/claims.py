@@ -9,7 +9,7 @@ from typing import Any
 
 from replaycheck_reference.policy import Policy
 
-__all__ = ["CLAIMS_VERSION", "GUARANTEES", "Claims", "Formats"]
+__all__ = ["CLAIMS_VERSION", "FEATURES", "GUARANTEES", "Claims", "Formats"]
 
 CLAIMS_VERSION = 1
 
@@ -18,6 +18,17 @@ GUARANTEES = {
     "batch_invariant": "a request's bits do not depend on the other rows, on its row or on its slot",
     "nan_poison": "NaN in memory that must not be read changes nothing",
     "phase_invariant": "a request's bits do not depend on where in the ring it stands",
+}
+
+#: What a kernel may support beyond the bare recurrence.
+FEATURES = {
+    "bias": "dt_bias is added to dt",
+    "skip": "D x is added to the output, D one number a head",
+    "gated": "the output is multiplied by z sigmoid(z)",
+    "groups": "several groups of heads with B and C of their own",
+    "no_softplus": "dt may come without softplus",
+    "A_log": "the decay may be handed over as A_log",
+    "skip_rows": "D may be one number a row of a head",
 }
 
 
@@ -38,7 +49,7 @@ class Claims:
     policy: see Policy; its state and output formats are set by the build under test.
     states, activations, outputs: formats it can be built for; no outputs: always that of the activations. head_dims, state_dims: dims it
     supports, empty = any.
-    capacities: smallest and largest ring. features: of "bias", "skip", "gated", "groups", "no_softplus", "A_log".
+    capacities: smallest and largest ring. features: of FEATURES.
     guarantees: of GUARANTEES. pad_output: what pad rows of the output hold, "untouched" or "zero".
     """
 
@@ -64,7 +75,7 @@ class Claims:
                               ("pad_output", ("untouched", "zero")), ("version", (CLAIMS_VERSION,))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"claims.{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}")
-        for name, known in (("guarantees", tuple(GUARANTEES)), ("features", ("bias", "skip", "gated", "groups", "no_softplus", "A_log")),
+        for name, known in (("guarantees", tuple(GUARANTEES)), ("features", tuple(FEATURES)),
                             *((name, ("fp32", "fp16", "bf16")) for name in ("states", "activations", "outputs"))):
             for value in getattr(self, name):
                 if value not in known:

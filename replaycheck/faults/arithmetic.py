@@ -15,7 +15,7 @@ __all__ = [
     "BF16Output", "BF16Scores", "BF16State", "BF16Sums", "BF16TokenOperands", "BiasTwice", "BlendedSoftplus", "CoherentDecay",
     "DoubleRoundedOutput", "EarlyBranch", "ExclusivePrefix", "FlushedState", "FoldsTokenTwice",
     "GateBeforeSkip", "GroupModulo", "LowDecayOfOne",
-    "RandomOrderSums", "RatioDecays", "ShortCheckpointDecay", "SoftplusTwice", "SwappedHeads", "TF32Readout", "TF32Token",
+    "RandomOrderSums", "RatioDecays", "ShortCheckpointDecay", "SkipOfFirstRow", "SoftplusTwice", "SwappedHeads", "TF32Readout", "TF32Token",
     "TruncatedOutput", "TruncatedState",
 ]
 
@@ -127,6 +127,12 @@ class SwappedHeads(Evaluation):
         answer = super().gate(y, z).clone()
         answer[:2] = answer[:2].flip(0)
         return answer
+
+
+class SkipOfFirstRow(Evaluation):
+    def skip(self, layer: Mamba2Layer, y: Tensor, x: Tensor) -> Tensor:
+        skip = layer.skip_of_rows()
+        return y if skip is None else y + skip[:, :1].to(self.number) * x
 
 
 class GateBeforeSkip(Evaluation):

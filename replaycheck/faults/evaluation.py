@@ -125,7 +125,8 @@ class Evaluation:
 
     def skip(self, layer: Mamba2Layer, y: Tensor, x: Tensor) -> Tensor:
         """y + D x where the variant has a skip."""
-        return y if layer.D is None else y + layer.D.to(self.number)[:, None] * x
+        skip = layer.skip_of_rows()
+        return y if skip is None else y + skip.to(self.number) * x
 
     def gate(self, y: Tensor, z: Tensor | None) -> Tensor:
         """y z sigmoid(z) where the variant is gated."""

@@ -72,6 +72,7 @@ def _fault(name: str, part: type[Evaluation] | type[HostSession], guarantee: str
 
 
 _GATED = Mamba2Variant(gated=True)
+_SKIP_ROWS = Mamba2Variant(skip_rows=True)
 _BF16_STATE = Formats(state="bf16", activation="fp32", output="fp32")
 _BF16_OUTPUT = Formats(state="fp32", activation="fp32", output="bf16")
 
@@ -116,6 +117,8 @@ _ARITHMETIC = (
            "two heads written in each other's place after a reshape"),
     _fault("gate-before-skip", wrong.GateBeforeSkip, "outputs",
            "the gate multiplies the readout before D x is added", variant=_GATED),
+    _fault("skip-of-first-row", wrong.SkipOfFirstRow, "outputs",
+           "D of every row taken for one number a head, as the strides of an expanded tensor suggest", variant=_SKIP_ROWS),
     _fault("bf16-state", wrong.BF16State, "state",
            "the state kept in the activation format while fp32 is claimed"),
     _fault("truncated-state", wrong.TruncatedState, "state",

@@ -59,6 +59,8 @@ def variants(claims: Claims) -> list[Mamba2Variant]:
         found.append(replace(base, softplus=False))
     if has("A_log"):
         found.append(replace(base, decay_parameter="A_log"))
+    if has("skip_rows"):
+        found.append(replace(base, skip=True, skip_rows=True))
     if has("bias") or has("skip"):
         found.append(replace(base, bias=False, skip=False))
     return found

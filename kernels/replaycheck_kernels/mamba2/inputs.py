@@ -20,7 +20,7 @@ class Inputs:
 
     x, z: [rows, heads, head_dim]; dt: [rows, heads], before bias and softplus; B, C: [rows, groups, state_dim]; one activation dtype
     for x, B, C and z. Rows may lie anywhere (slices of one packed tensor); inside a row tensors are contiguous.
-    A, dt_bias, D: contiguous fp32 [heads]; dt_bias, D and z may be None.
+    A, dt_bias, D: contiguous fp32 [heads], D also [heads, head_dim]; dt_bias, D and z may be None.
     """
 
     x: Tensor
@@ -68,8 +68,10 @@ def check(pool: Pool, slots: Tensor, inputs: Inputs, out: Tensor | None, activat
         _row("z", inputs.z, wide, same, device)
     for name in ("A", "dt_bias", "D"):
         value = getattr(inputs, name)
-        if value is not None and (value.dtype != torch.float32 or tuple(value.shape) != (g.heads,) or not value.is_contiguous()):
-            raise ValueError(f"{name} must be contiguous float32 [{g.heads}], got {value.dtype} {list(value.shape)}")
+        shapes = [(g.heads,), (g.heads, g.head_dim)] if name == "D" else [(g.heads,)]
+        if value is not None and (value.dtype != torch.float32 or tuple(value.shape) not in shapes or not value.is_contiguous()):
+            wanted = " or ".join(str(list(shape)) for shape in shapes)
+            raise ValueError(f"{name} must be contiguous float32 {wanted}, got {value.dtype} {list(value.shape)}")
         if value is not None and value.device != device:
             raise ValueError(f"{name} must be on {device} as the pool is, got {value.device}")
     if out is None:

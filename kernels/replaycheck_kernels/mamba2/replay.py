@@ -78,14 +78,14 @@ def weights(now, ring, used, a, AGES: tl.constexpr):
 
 @triton.jit
 def walk(
-    S0, x_now, x_ring, z, out, C, Bs, score, weight, decay, used, left,
+    S0, x_now, x_ring, z, skip, out, C, Bs, score, weight, decay, used, left,
     P: tl.constexpr, N: tl.constexpr, COLUMNS: tl.constexpr, CAPACITY: tl.constexpr, AGES: tl.constexpr, MATRIX: tl.constexpr,
     FOLD: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
     SLICE: tl.constexpr,
 ):
     """Outputs of ROWS rows of HEADS heads, TILE rows a turn, and where FOLD their new state. Pointers stand at the first head and row.
 
-    left: rows from there to the end of the head; those past it are neither read nor written.
+    skip: D where it is a number a row, else None. left: rows from there to the end of the head; those past it are neither read nor written.
     """
     WHOLE: tl.constexpr = P % ROWS == 0
     r = tl.arange(0, TILE)
@@ -102,6 +102,8 @@ def walk(
             xs = by_age(x_now + p + r, past, used, P, inside, AGES, WHOLE)
         d = tl.sum(pick(decay, head, WIDTH), 0)
         y = outputs(tile, xs, C, pick(score, head, WIDTH), d, (N + SLICE - 1) // SLICE, AGES, MATRIX)
+        if skip is not None:
+            y += load(skip + p + r, inside, WHOLE) * load(x_now + p + r, inside, WHOLE).to(tl.float32)
         if z is not None:
             y = gated(y, load(z + p + r, inside, WHOLE))
         store(out + p + r, y.to(out.dtype.element_ty), inside, WHOLE)
@@ -113,12 +115,14 @@ def walk(
 def replay_kernel(
     state, x_ring, dt_ring, B_ring, cursor, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
     H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, COLUMNS: tl.constexpr, CAPACITY: tl.constexpr,
-    AGES: tl.constexpr, SOFTPLUS: tl.constexpr, MATRIX: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
-    TILE: tl.constexpr, FOLD_TILE: tl.constexpr, STAGES: tl.constexpr, FOLD_STAGES: tl.constexpr, SLICE: tl.constexpr,
+    AGES: tl.constexpr, SOFTPLUS: tl.constexpr, SKIP_ROWS: tl.constexpr, MATRIX: tl.constexpr, HEADS: tl.constexpr,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, FOLD_TILE: tl.constexpr, STAGES: tl.constexpr,
+    FOLD_STAGES: tl.constexpr, SLICE: tl.constexpr,
 ):
     """Program: ROWS rows of HEADS heads of one group, of one row of the batch.
 
     AGES >= CAPACITY is the height of window tiles, COLUMNS >= N the width of state tiles; both are powers of two.
+    SKIP_ROWS: D is a number a row of a head, not a number a head.
     """
     PARTS: tl.constexpr = (P + ROWS - 1) // ROWS
     pid = tl.program_id(0)
@@ -146,19 +150,20 @@ def replay_kernel(
         score = weight * tl.sum(tl.dot(Bs, column), 1)[None, :]
     else:
         score = weight * tl.sum(Bs.to(tl.float32) * load(C + n, n < N, N == COLUMNS).to(tl.float32)[None, :], 1)[None, :]
-    if D is not None:
+    if D is not None and not SKIP_ROWS:
         score += tl.where((tl.arange(0, AGES) == 0)[None, :], tl.load(D + heads)[:, None], 0.0)
 
     S0 = state + ((slot * H + head0) * P + p0) * N
     x_now = x + row * x_row + head0 * P + p0
     x_old = x_ring + (slot * H + head0) * (CAPACITY * P) + p0
     zs = z + row * z_row + head0 * P + p0 if z is not None else None
+    skip = D + head0 * P + p0 if SKIP_ROWS else None
     outs = out + row * out_row + head0 * P + p0
     if used == CAPACITY - 1:
-        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, COLUMNS), Bs, score, weight, decay, used, P - p0,
+        walk(S0, x_now, x_old, zs, skip, outs, column if MATRIX else columns(C, N, COLUMNS), Bs, score, weight, decay, used, P - p0,
              P, N, COLUMNS, CAPACITY, AGES, MATRIX, True, HEADS, WIDTH, ROWS, FOLD_TILE, FOLD_STAGES, COLUMNS)
     else:
-        walk(S0, x_now, x_old, zs, outs, column if MATRIX else columns(C, N, SLICE), Bs, score, weight, decay, used, P - p0,
+        walk(S0, x_now, x_old, zs, skip, outs, column if MATRIX else columns(C, N, SLICE), Bs, score, weight, decay, used, P - p0,
              P, N, COLUMNS, CAPACITY, AGES, MATRIX, False, HEADS, WIDTH, ROWS, TILE, STAGES, SLICE)
         WIDE: tl.constexpr = ROWS & -ROWS
         each = tl.arange(0, HEADS)[:, None] * P
@@ -199,7 +204,8 @@ def replay(
         pool.state, ring.x, ring.dt, ring.B, ring.cursor, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
         H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, COLUMNS=g.columns, CAPACITY=ring.capacity,
-        AGES=max(16, triton.next_power_of_2(ring.capacity)), SOFTPLUS=softplus, MATRIX=config.matrix, HEADS=config.heads,
+        AGES=max(16, triton.next_power_of_2(ring.capacity)), SOFTPLUS=softplus,
+        SKIP_ROWS=D is not None and D.dim() == 2, MATRIX=config.matrix, HEADS=config.heads,
         WIDTH=config.width, ROWS=config.rows, TILE=config.tile, FOLD_TILE=config.fold_tile, STAGES=config.stages,
         FOLD_STAGES=config.fold_stages, SLICE=config.slice,
         num_warps=1, maxnreg=config.registers,

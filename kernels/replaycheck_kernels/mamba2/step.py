@@ -24,9 +24,12 @@ __all__ = ["step"]
 def step_kernel(
     state, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
     H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, COLUMNS: tl.constexpr, SOFTPLUS: tl.constexpr,
-    TILE: tl.constexpr,
+    SKIP_ROWS: tl.constexpr, TILE: tl.constexpr,
 ):
-    """Program: TILE rows of one head of one row of the batch. COLUMNS: N or the next power of two."""
+    """Program: TILE rows of one head of one row of the batch.
+
+    COLUMNS: N or the next power of two. SKIP_ROWS: D is a number a row of a head, not a number a head.
+    """
     TILES: tl.constexpr = (P + TILE - 1) // TILE
     WHOLE: tl.constexpr = P % TILE == 0
     pid = tl.program_id(0)
@@ -50,7 +53,10 @@ def step_kernel(
     store(at, S.to(state.dtype.element_ty), inside, WHOLE and N == COLUMNS)
     y = tl.sum(S * Cn[None, :], 1)
     if D is not None:
-        y += tl.load(D + head) * xp
+        if SKIP_ROWS:
+            y += load(D + head * P + p, p < P, WHOLE) * xp
+        else:
+            y += tl.load(D + head) * xp
     if z is not None:
         y = gated(y, load(z + row * z_row + head * P + p, p < P, WHOLE))
     store(out + row * out_row + head * P + p, y.to(out.dtype.element_ty), p < P, WHOLE)
@@ -77,7 +83,8 @@ def step(
     step_kernel[(rows * g.heads * triton.cdiv(g.head_dim, config.tile),)](
         pool.state, slots, x, dt, B, C, z, A, dt_bias, D, out,
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
-        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, COLUMNS=g.columns, SOFTPLUS=softplus, TILE=config.tile,
+        H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, COLUMNS=g.columns, SOFTPLUS=softplus,
+        SKIP_ROWS=D is not None and D.dim() == 2, TILE=config.tile,
         num_warps=1,
     )
     return out

@@ -4,7 +4,7 @@
     A   = decay                            or -exp(decay) where the layer is handed A_log
     a   = exp(A dt)
     S_t = a S_(t-1) + dt x_t B_t^T         for every row p and column n of a head
-    y_t = S_t C_t + D x_t                  and times z sigmoid(z) where gated
+    y_t = S_t C_t + D x_t                  and times z sigmoid(z) where gated; D is a number a head or, with skip_rows, a number a row
 
 Dao and Gu, Transformers are SSMs (2024), section 6 (the recurrent form with scalar decay a head).
 """
@@ -78,7 +78,7 @@ def run_row(
     """Outputs [tokens] and end state [state_dim] of one row of one head. Rows never meet, so a row is a run of its own."""
     number = arithmetic.number
     group = head // (layer.heads // layer.groups)
-    D = None if layer.D is None else number(float(layer.D[head]))
+    D = None if layer.D is None else number(float(layer.D[head, row] if layer.variant.skip_rows else layer.D[head]))
     outputs, now = [], list(state)
     with arithmetic.working():
         for t in range(len(tokens)):

@@ -82,14 +82,15 @@ def answer(case: Case, request: int, layer: int) -> tuple[Tensor, list[Tensor]]:
     if bool((parameters.decay != 0).any()) or case.variant.decay_parameter != "A" or case.variant.gated:
         raise ValueError(f"exact inputs need an ungated layer and a decay of 1, got {case.variant} and decay {parameters.decay.tolist()}")
     group, tokens, start = parameters.group_of_head(), case.tokens(request, layer), case.start(request, layer)
+    skip = parameters.skip_of_rows()
     state = Dyadic.of(torch.zeros(parameters.state_shape) if start is None else start)
     outputs, states = [torch.empty(0, case.heads, case.head_dim, dtype=torch.float64)], [state.to_float64()]
     for t in range(len(tokens)):
         x, B, C = Dyadic.of(tokens.x[t]), Dyadic.of(tokens.B[t][group]), Dyadic.of(tokens.C[t][group])
         state = state + (_dt(parameters, tokens.dt[t]) * x)[:, :, None] * B[:, None, :]
         y = (state * C[:, None, :]).sum(-1)
-        if parameters.D is not None:
-            y = y + Dyadic.of(parameters.D)[:, None] * x
+        if skip is not None:
+            y = y + Dyadic.of(skip) * x
         outputs.append(y.to_float64()[None])
         states.append(state.to_float64())
     return torch.cat(outputs), states

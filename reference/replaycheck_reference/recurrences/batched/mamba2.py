@@ -81,13 +81,13 @@ def decompose(layer: Mamba2Layer, start: Tensor, tokens: Mamba2Tokens) -> Mamba2
     weight = dt[..., None, :, :] * torch.exp(span)
     group = layer.group_of_head().to(total.device)
     x, B, C = to64(tokens.x), to64(tokens.B)[..., group, :], to64(tokens.C)[..., group, :]
-    begun = to64(start)
+    begun, skip = to64(start), layer.skip_of_rows()
     return Mamba2Terms(
         start=begun, rate=rate, raw=raw, dt=dt, log_decay=log_decay, total=total, decay=torch.exp(total), span=span, weight=weight,
         x=x, B=B, C=C,
         readout=torch.einsum("...hpn,...mhn->...mhp", begun, C),
         score=torch.einsum("...jhn,...mhn->...mjh", B, C),
-        skip=torch.zeros_like(x) if layer.D is None else to64(layer.D)[:, None] * x,
+        skip=torch.zeros_like(x) if skip is None else to64(skip) * x,
         z=None if tokens.z is None else to64(tokens.z),
     )
 

@@ -2,7 +2,7 @@
 
 With w_ij = a_i a_(i-1) ... a_(j+1) dt_j, the weight token j has at token i, and g_i = a_i ... a_1,
 
-    Y = (w o C B^T + D I) X + diag(g) C S_0^T          (o: element by element, j <= i), then times z sigmoid(z) where gated
+    Y = (w o C B^T) X + X diag(D) + diag(g) C S_0^T    (o: element by element, j <= i), then times z sigmoid(z) where gated
     S = g_T S_0 + X^T diag(w_T) B
 
 which is the recurrence summed up; C B^T is shared by the heads of a group. Same source as the scalar specification, section 6 there
@@ -114,10 +114,14 @@ def _run_chunk(
     X = _matrix(tokens.x[:, head])
     weights = _weights(gates)
     decays = _decays(gates)
-    masked = _masked(weights, scores, skip=None if layer.D is None else flint.arb(float(layer.D[head])))
+    by_row = layer.variant.skip_rows
+    masked = _masked(weights, scores, skip=None if layer.D is None or by_row else flint.arb(float(layer.D[head])))
     readout = (state * Ct).transpose().tolist()
     rows = [[v + s * g for v, s in zip(values, read, strict=True)]
             for values, read, g in zip((masked * X).tolist(), readout, decays, strict=True)]
+    if layer.D is not None and by_row:
+        D = _balls(layer.D[head])
+        rows = [[y + d * x for y, d, x in zip(row, D, xs, strict=True)] for row, xs in zip(rows, X.tolist(), strict=True)]
     if tokens.z is not None:
         rows = [[y * (v * arithmetic.sigmoid(v)) for y, v in zip(row, _balls(z), strict=True)]
                 for row, z in zip(rows, tokens.z[:, head], strict=True)]
@@ -143,7 +147,7 @@ def _decays(gates: list[Gate[arb]]) -> list[arb]:
 
 
 def _masked(weights: list[list[arb]], scores: list[list[arb]], *, skip: arb | None) -> arb_mat:
-    """w o C B^T, plus D on the diagonal, where token i meets its own x."""
+    """w o C B^T, plus a head's D on the diagonal, where token i meets its own x."""
     import flint
 
     rows = [[w * s for w, s in zip(row, seen[: len(row)], strict=True)] for row, seen in zip(weights, scores, strict=True)]
