@@ -22,7 +22,8 @@ ALLOWED = {
     "replaycheck.judge": ("replaycheck.play",),
     "replaycheck.verdict": ("replaycheck.judge", "replaycheck.compile"),
     "replaycheck.report": ("replaycheck.verdict",),
-    "replaycheck.cli": ("replaycheck.report",), "replaycheck.plugin": ("replaycheck.report",),
+    "replaycheck.infer": ("replaycheck.verdict",), "replaycheck.scaffold": ("replaycheck.report",),
+    "replaycheck.cli": ("replaycheck.report", "replaycheck.infer", "replaycheck.scaffold"), "replaycheck.plugin": ("replaycheck.report",),
     "replaycheck.adapters": ("replaycheck.contract", "replaycheck_kernels"),
     "replaycheck.faults": ("replaycheck.cases",), "replaycheck.trained": (),
 }

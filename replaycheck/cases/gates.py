@@ -15,7 +15,10 @@ from replaycheck_reference.variant import Mamba2Variant
 
 from .stream import Floats, Stream
 
-__all__ = ["BEND", "DECAY_ONE", "ERASE", "EXACT", "EXTREME", "FAINT", "FAST", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED", "Gates"]
+__all__ = [
+    "BEND", "DECAY_ONE", "DT", "ERASE", "EXACT", "EXTREME", "FAINT", "FAST", "IDENTITY", "ODD", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED",
+    "Gates",
+]
 
 Span = tuple[float, float]
 Events = Callable[[Stream, Floats, Mamba2Variant], Floats]
@@ -105,6 +108,19 @@ def _exact(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
     return np.full_like(raw, 32.0 if variant.softplus else 1.0)
 
 
+def _odd(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
+    """dt of 32 to 64 in odd quarters: exact in every format of eight bits, and so many that a product with x is exact in none."""
+    del variant
+    return np.asarray(32.25 + 0.5 * stream.integers("odd", raw.shape, 0, 64), dtype=np.float64)
+
+
+def _ladder(stream: Stream, raw: Floats, variant: Mamba2Variant) -> Floats:
+    """Values from 20 on, where a softplus may be the identity."""
+    del variant
+    values = np.array([20 - _ULP, 20.0, 20 + _ULP, 20.25, 21.5, 23.0, 24.0, 27.0, 30.0, 31.0, 32.0, 40.5, 64.0, 88.0, 120.0, 1e4])
+    return values[stream.integers("ladder", raw.shape, 0, len(values))]
+
+
 TRAINED = Gates(A=(1, 16), A_log=(0.0, 2.75), raw=(-6.875, -2.25), octaves=(-10, -3))
 FAST = Gates(A=(8, 9.25), A_log=(2.125, 2.1875), raw=(-1.5, -0.4375), octaves=(-2, -1))
 SLOW = Gates(A=(1, 2), A_log=(0.0, 0.6875), raw=(-9.875, -9.25), octaves=(-15, -13))
@@ -117,3 +133,6 @@ EXACT = Gates(A=(0, 0), A_log=None, raw=(32, 32), octaves=(0, 0), biases=(0.0,),
 FAINT = Gates(A=(1, 16), A_log=(0.0, 2.75), raw=(-16.5, -8.0), octaves=(-24, -12))
 BEND = Gates(A=(2.0**-6, 2.0**-3), A_log=(-4.125, -2.125), raw=(-4, 14), octaves=(-5, 3))
 ERASE = Gates(A=(8, 8), A_log=(2.078125, 2.0859375), raw=(32, 32), octaves=(5, 5), biases=(0.0,))
+ODD = Gates(A=(8, 8), A_log=(2.078125, 2.0859375), raw=(32, 32), octaves=(5, 5), biases=(0.0,), events=_odd)
+DT = Gates(A=(0, 0), A_log=None, raw=(-16.5, 14), octaves=(-24, 3))
+IDENTITY = Gates(A=(0, 0), A_log=None, raw=(0, 0), octaves=(0, 1), biases=(0.0, _ULP, -_ULP), events=_ladder)

@@ -13,7 +13,7 @@ from . import values as value
 from .layers import Geometry
 from .stream import Floats, Stream
 
-__all__ = ["REGIMES", "Regime", "regime"]
+__all__ = ["PROBES", "REGIMES", "Regime", "regime"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,25 @@ REGIMES: dict[str, Regime] = {
 }
 
 
+#: Regimes in which one term of a policy stands alone: for inference, in no suite. By name.
+PROBES: dict[str, Regime] = {
+    made.name: made
+    for made in (
+        Regime(name="probe-product", gates=rate.ODD,
+               description="decay 0, dt exact in every format: a token is two products, inexact in every format but the widest"),
+        Regime(name="probe-sums", gates=rate.DECAY_ONE, values=value.nothing_positive, start=value.positive_start,
+               description="x = 0, decay exactly 1, start state and C >= 0: the output is one sum in which nothing cancels"),
+        Regime(name="probe-dt", gates=rate.DT, start=value.no_start,
+               description="decay exactly 1, raw dt of -16 to 14, from an empty state: the weight of a token is its dt"),
+        Regime(name="probe-identity", gates=rate.IDENTITY, values=value.units, start=value.no_start, softplus=True,
+               description="decay exactly 1, x and B of one entry 1, raw dt from 20 on: the state is dt itself, bit for bit"),
+    )
+}
+
+
 def regime(name: str) -> Regime:
     """The regime of that name. Raises ValueError listing the known ones."""
-    if name not in REGIMES:
+    found = REGIMES.get(name) or PROBES.get(name)
+    if found is None:
         raise ValueError(f"regime {name!r} is not known; known are {', '.join(REGIMES)}")
-    return REGIMES[name]
+    return found

@@ -14,7 +14,8 @@ from .stream import Floats, Stream
 
 __all__ = [
     "StartLaw", "Values", "ValueLaw", "exact", "exact_start", "extreme", "magnitude", "no_start", "normal",
-    "normal_start", "nothing", "one_channel", "one_channel_start", "positive", "positive_start", "single_entries",
+    "normal_start", "nothing", "nothing_positive", "one_channel", "one_channel_start", "positive", "positive_start", "single_entries",
+    "units",
 ]
 
 _EXACT_START = 4    # largest start entry of the exact law
@@ -63,6 +64,19 @@ def nothing(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Vari
     """x = 0: the start state only decays."""
     drawn = normal(stream, geometry, tokens, variant)
     return Values(x=np.zeros_like(drawn.x), B=drawn.B, C=drawn.C, z=drawn.z)
+
+
+def nothing_positive(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:
+    """x = 0 and C >= 0: the start state is summed up, and nothing cancels."""
+    drawn = nothing(stream, geometry, tokens, variant)
+    return Values(x=drawn.x, B=drawn.B, C=abs(drawn.C), z=drawn.z)
+
+
+def units(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:
+    """x = 1 and B one entry of 1, each token's in a column of its own while there are columns: the state holds dt itself."""
+    drawn = normal(stream, geometry, tokens, variant)
+    column = np.arange(tokens)[:, None] % geometry.state_dim + np.zeros((tokens, geometry.groups), dtype=np.int64)
+    return Values(x=np.ones_like(drawn.x), B=_one_hot(column, geometry.state_dim).astype(np.float64), C=drawn.C, z=drawn.z)
 
 
 def single_entries(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:

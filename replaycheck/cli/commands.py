@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from .infer import infer
+from .init import init
 from .judge import judge
 from .listing import listing
 from .replay import replay
@@ -14,5 +16,5 @@ from .validate import validate
 __all__ = ["COMMANDS"]
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "validate": validate, "replay": replay, "judge": judge, "report": report, "list": listing,
+    "validate": validate, "replay": replay, "judge": judge, "infer": infer, "init": init, "report": report, "list": listing,
 }

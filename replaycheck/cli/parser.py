@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import keyword
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -13,6 +15,9 @@ from replaycheck.contract.errors import UsageError
 __all__ = ["FORMS", "LISTS", "parse"]
 
 FORMS = ("html", "md", "junit", "card")
+#: Names of modules that a kernel file beside its tests would hide.
+_TAKEN = frozenset(sys.stdlib_module_names) | {"torch", "triton", "numpy", "pytest", "replaycheck", "conftest"}
+
 LISTS = ("kernels", "recurrences", "layers", "regimes", "checks", "suites")
 
 _KERNEL_HELP = "path/to/file.py:object, module:object, or the name of an installed kernel"
@@ -56,6 +61,25 @@ def _device(text: str) -> str:
     return text
 
 
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
+    return int(text)
+
+
+def _identifier(text: str) -> str:
+    if not (text.isidentifier() and text.isascii()) or keyword.iskeyword(text) or text.startswith("_"):
+        raise argparse.ArgumentTypeError(f"must be a name that Python can import, got {text!r}")
+    if text in _TAKEN:
+        raise argparse.ArgumentTypeError(f"would hide the module {text!r}; take another")
+    return text
+
+
+def _writing(command: argparse.ArgumentParser, out: Path | None, said: str) -> None:
+    command.add_argument("--out", type=_directory, default=out, help=said)
+    command.add_argument("--traceback", action="store_true", help="show the full traceback of what went wrong")
+
+
 def _common() -> _Parser:
     common = _Parser(add_help=False)
     common.add_argument("--only", type=_names, action="extend", default=[], metavar="NAME[,NAME]",
@@ -97,6 +121,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     drawn.add_argument("--format", dest="form", choices=FORMS, help="this form alone")
     drawn.add_argument("--out", type=_directory, help="directory of the files (default: that of RUN.json)")
     drawn.add_argument("--traceback", action="store_true", help="show the full traceback of what went wrong")
+
+    infer = commands.add_parser("infer", parents=[playing], help="find the smallest policy that explains a kernel, as claims to review")
+    infer.add_argument("kernel", metavar="KERNEL", help=f"{_KERNEL_HELP}; all of its claims but the policy are believed")
+    infer.add_argument("--seed", type=_seed, default=0, help="which cases are drawn (default: %(default)s)")
+    _writing(infer, Path("replaycheck-report"), "directory of the claims file (default: %(default)s)")
+
+    init = commands.add_parser("init", help="write an adapter, claims, tests and CI for a new kernel, and judge it once")
+    init.add_argument("name", metavar="NAME", type=_identifier, help="of the kernel, and of its file: letters, digits and underscores")
+    init.add_argument("--kind", choices=("step", "replay"), default="step", help="which adapter (default: %(default)s)")
+    _writing(init, None, "directory to write (default: NAME)")
 
     shown = commands.add_parser("list", help="what there is to name", description="what there is to name")
     shown.add_argument("what", choices=LISTS)

@@ -20,7 +20,7 @@ from replaycheck_reference.variant import Mamba2Variant
 from .checks import PLAY, Selection
 from .suites import Line, Suite
 
-__all__ = ["Job", "Plan", "builds", "variants"]
+__all__ = ["Job", "Plan", "builds", "nearest", "variants"]
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
@@ -66,7 +66,7 @@ def variants(claims: Claims) -> list[Mamba2Variant]:
     return found
 
 
-def _nearest(wanted: int, claimed: Sequence[int]) -> int:
+def nearest(wanted: int, claimed: Sequence[int]) -> int:
     """The claimed dim closest to the wanted one; any dim where none is claimed."""
     return wanted if not claimed or wanted in claimed else min(claimed, key=lambda dim: (abs(dim - wanted), dim))
 
@@ -158,8 +158,8 @@ class Plan:
     def _geometry(self, layer: str) -> Geometry:
         made = preset(layer)
         groups = made.groups if "groups" in self.claims.features else 1
-        return replace(made, head_dim=_nearest(made.head_dim, self.claims.head_dims), groups=groups,
-                       state_dim=_nearest(made.state_dim, self.claims.state_dims))
+        return replace(made, head_dim=nearest(made.head_dim, self.claims.head_dims), groups=groups,
+                       state_dim=nearest(made.state_dim, self.claims.state_dims))
 
     def _schedule(self, line: Line, capacity: int, seed: int, shorter: int) -> Schedule:
         """shorter: 0 for the length that the line asks for, then less and less, for regimes that only last so long."""

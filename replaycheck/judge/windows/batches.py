@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,10 +13,10 @@ from replaycheck_reference.formats.arrays import format_name, max_finite
 from replaycheck_reference.gauge.functions import FunctionTable
 from replaycheck_reference.gauge.mamba2 import Mamba2Bound, bound, storage_error
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
-from replaycheck_reference.policy import Policy
+from replaycheck_reference.policy import Policy, Storage
 from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
 
-__all__ = ["Batch", "Residual", "batches"]
+__all__ = ["Batch", "Residual", "batches", "under"]
 
 #: State elements judged at once: bounds memory, not results.
 _ELEMENTS = 1 << 21
@@ -91,6 +91,14 @@ def _batch(windows: tuple[Window, ...], layer: Mamba2Layer, policy: Policy, tabl
     return Batch(windows=windows, layer=layer, policy=policy, terms=terms, bound=budget, outputs=outputs, end=end)
 
 
+def under(batch: Batch, policy: Policy, table: FunctionTable) -> Batch:
+    """The same windows held to another policy, whose state and output formats are those of the windows."""
+    budget = bound(batch.layer, batch.terms, policy, batch.paths, table, activation=format_name(batch.windows[0].tokens.x.dtype))
+    outputs = _held(batch.outputs.seen, batch.outputs.exact, budget.outputs, policy.output)
+    end = None if batch.end is None else _held(batch.end.seen, batch.end.exact, budget.end, policy.state)
+    return replace(batch, policy=policy, bound=budget, outputs=outputs, end=end)
+
+
 def _stack(parts: list[Mamba2Tokens]) -> Mamba2Tokens:
     z = None if parts[0].z is None else torch.stack([p.z for p in parts if p.z is not None])
     return Mamba2Tokens(
@@ -100,8 +108,10 @@ def _stack(parts: list[Mamba2Tokens]) -> Mamba2Tokens:
 
 
 def _residual(seen: Tensor, exact: Tensor, budget: Tensor, policy: Policy, which: str) -> Residual:
-    storage = policy.output if which == "output" else policy.state
-    got = seen.to(torch.float64)
+    return _held(seen.to(torch.float64), exact, budget, policy.output if which == "output" else policy.state)
+
+
+def _held(got: Tensor, exact: Tensor, budget: Tensor, storage: Storage) -> Residual:
     rounding = storage_error(exact, budget, storage)
     excess = ((got - exact).abs() - rounding).clamp(min=0)
     # a value that may round beyond the largest finite one may overflow as the policy says
