@@ -248,3 +248,22 @@ def test_an_unwritable_place_is_named_and_nothing_is_left(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="cannot be written"):
         SMALL.save(target)
     assert list(tmp_path.iterdir()) == [target]
+
+
+LATER_FORM = Mamba2Variant(skip_rows=True, dt_limits=(0.0625, 0.125))
+
+
+def test_forms_that_came_later_leave_older_cases_their_files_and_come_back_from_their_own(tmp_path: Path) -> None:
+    plain = Case(name="plain", heads=2, head_dim=4, state_dim=4, slots=1, schedule=())
+    assert set(plain.to_json()["variant"]) == {"softplus", "bias", "skip", "gated", "decay_parameter"}
+    made = replace(plain, variant=LATER_FORM)
+    made.save(tmp_path / "case.json")
+    assert Case.load(tmp_path / "case.json") == made != plain and made.id != plain.id
+    skip = made.layer(0).D
+    assert skip is not None and tuple(skip.shape) == (2, 4)
+
+
+@pytest.mark.parametrize("limits", [(0.1, 0.25), (0.5, 0.25), (-1.0, 1.0), (0.0, float("inf")), (0.0,), "dt", [0.0, 1e300]])
+def test_limits_of_dt_that_no_kernel_can_be_given_are_named(limits: Any) -> None:
+    with pytest.raises(ValueError, match="variant.dt_limits must be two fp32 numbers with 0 <= low <= high, got"):
+        Mamba2Variant(dt_limits=limits)

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from replaycheck_reference.gauge.functions import FunctionTable, load_table
+from replaycheck_reference.gauge.gates import gate_errors
 from replaycheck_reference.gauge.mamba2 import bound
 from replaycheck_reference.gauge.twin import Signs, Twin, independent_signs, site_signs
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
@@ -22,7 +23,12 @@ HEADS, HEAD_DIM, STATE_DIM = 2, 4, 8
 TABLE = load_table("numpy")
 
 
-def window(seed: int, tokens: int, *, rate: float, positive: bool, sparse: bool) -> tuple[Mamba2Layer, torch.Tensor, Mamba2Tokens]:
+Limits = tuple[float, float] | None
+
+
+def window(
+    seed: int, tokens: int, *, rate: float, positive: bool, sparse: bool, limits: Limits = None
+) -> tuple[Mamba2Layer, torch.Tensor, Mamba2Tokens]:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> torch.Tensor:
@@ -35,7 +41,7 @@ def window(seed: int, tokens: int, *, rate: float, positive: bool, sparse: bool)
     layer = Mamba2Layer(
         heads=HEADS, head_dim=HEAD_DIM, state_dim=STATE_DIM, groups=1, decay=torch.full((HEADS,), -rate),
         dt_bias=torch.full((HEADS,), -2.0),
-        variant=Mamba2Variant(skip=False),
+        variant=Mamba2Variant(skip=False, dt_limits=limits),
     )
     tokens_ = Mamba2Tokens(
         x=draw(tokens, HEADS, HEAD_DIM).bfloat16(), dt=torch.randn(tokens, HEADS, generator=generator).bfloat16(),
@@ -61,21 +67,33 @@ def ratios(seed: int, tokens: int, policy: Policy, signs: Signs, *, table: Funct
     seed=st.integers(0, 10**6), tokens=st.integers(1, 6), weights=st.sampled_from(WEIGHTS), output=st.sampled_from(("state", "scores")),
     product=st.sampled_from(PRODUCTS), rate=st.sampled_from((0.0, 1e-3, 1.0, 16.0, 200.0)), positive=st.booleans(), sparse=st.booleans(),
     coherent=st.booleans(), naive=st.booleans(), accumulator=st.sampled_from(("fp32", "tensor", "bf16")),
+    limits=st.sampled_from((None, (0.125, 0.25), (0.0, 0.125))),
 )
 @example(  # the second-order term of softplus, once left out
     seed=777199, tokens=1, weights="product", output="state", product="fp64", rate=0.0, positive=False, sparse=False, coherent=False,
-    naive=False,
-    accumulator="fp32",
+    naive=False, accumulator="fp32", limits=None,
 )
 def test_the_random_rounding_twin_never_leaves_its_budget(
     seed: int, tokens: int, weights: str, output: str, product: str, rate: float, positive: bool, sparse: bool, coherent: bool, naive: bool,
-    accumulator: str,
+    accumulator: str, limits: Limits,
 ) -> None:
     path = Path(output=output, weights=weights, token=product, readout=product, score=product, value=product, accumulator=accumulator)
     policy = Policy(paths={"step": path}, softplus=Softplus(form="naive" if naive else "relative", units=4))
     generator = torch.Generator().manual_seed(seed)
     signs = site_signs(generator) if coherent else independent_signs(generator)
-    assert max(ratios(seed, tokens, policy, signs, rate=rate, positive=positive, sparse=sparse)) <= 1
+    assert max(ratios(seed, tokens, policy, signs, rate=rate, positive=positive, sparse=sparse, limits=limits)) <= 1
+
+
+def test_a_dt_at_its_limit_has_no_error_and_one_near_it_no_more_than_without() -> None:
+    policy, path, limits = Policy(softplus=Softplus(units=4)), Path(weights="sum"), (0.125, 0.25)
+    layer, start, run = window(5, 40, rate=0.0, positive=False, sparse=False, limits=limits)
+    free = window(5, 40, rate=0.0, positive=False, sparse=False)[0]
+    held, wide = (gate_errors(each, decompose(each, start, run), policy, path, TABLE).weight.diagonal().T for each in (layer, free))
+    dt = decompose(layer, start, run).dt
+    at_limit = (dt == limits[0]) | (dt == limits[1])
+    assert 10 < int(at_limit.sum()) < at_limit.numel()
+    assert bool((held[at_limit] <= 1e-8 * dt[at_limit]).all()) and bool((held[~at_limit] <= (1 + 1e-6) * wide[~at_limit]).all())
+    assert bool((held[~at_limit] > 1e-8 * dt[~at_limit]).all())
 
 
 @pytest.mark.parametrize(("weights", "output"), list(itertools.product(WEIGHTS, ("state", "scores"))))

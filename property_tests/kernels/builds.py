@@ -28,7 +28,10 @@ from replaycheck_kernels.pool import Geometry
 
 
 class Build(NamedTuple):
-    """What the compiler distinguishes. rows: of the batch that the configuration is made for. skip_rows: D is a number a row of a head."""
+    """What the compiler distinguishes. rows: of the batch that the configuration is made for. skip_rows: D is a number a row of a head.
+
+    dt_limits: of the variant.
+    """
 
     state: str
     activation: str
@@ -42,7 +45,10 @@ class Build(NamedTuple):
     softplus: bool
     rows: int
     skip_rows: bool = False
+    dt_limits: tuple[float, float] | None = None
 
+
+_LIMITS = (2.0**-10, 2.0**-3)
 
 MATRIX = [
     Build("fp32", "bf16", "bf16", 2, 64, 128, 1, 16, False, True, 1),
@@ -56,10 +62,10 @@ MATRIX = [
     Build("bf16", "fp32", "bf16", 2, 80, 64, 1, 20, True, True, 1 << 20),
     Build("fp16", "fp16", "fp16", 2, 64, 128, 1, 16, False, True, 1),
     Build("fp32", "bf16", "bf16", 2, 16, 16, 1, 4, False, True, 1),
-    Build("bf16", "bf16", "bf16", 4, 100, 80, 1, 16, False, True, 1 << 20, skip_rows=True),
+    Build("bf16", "bf16", "bf16", 4, 100, 80, 1, 16, False, True, 1 << 20, skip_rows=True, dt_limits=_LIMITS),
     Build("fp32", "bf16", "bf16", 3, 60, 112, 3, 16, True, True, 1 << 20),
     Build("fp16", "fp16", "fp16", 2, 112, 60, 2, 64, False, True, 1, skip_rows=True),
-    Build("bf16", "fp16", "fp16", 2, 96, 100, 1, 20, True, False, 1 << 20),
+    Build("bf16", "fp16", "fp16", 2, 96, 100, 1, 20, True, False, 1 << 20, dt_limits=_LIMITS),
 ]
 
 _DIMS = (16, 20, 60, 64, 80, 96, 100, 112, 128, 200, 256)
@@ -71,9 +77,10 @@ def every_build() -> Iterator[Build]:
     outputs, capacities = itertools.cycle(_FORMATS), itertools.cycle((1, 4, 16, 20, 32, 33, 64))
     forms, groups = itertools.cycle(itertools.product((False, True), repeat=2)), itertools.cycle((1, 2, 4))
     rows, skip_rows = itertools.cycle((1, 64, 1 << 20)), itertools.cycle((False, True))
+    dt_limits = itertools.cycle((None, _LIMITS, None))
     for state_dim, head_dim, state, activation in itertools.product(_DIMS, _DIMS, _FORMATS, _FORMATS):
         dims = (4, head_dim, state_dim, next(groups), next(capacities))
-        yield Build(state, activation, next(outputs), *dims, *next(forms), next(rows), next(skip_rows))
+        yield Build(state, activation, next(outputs), *dims, *next(forms), next(rows), next(skip_rows), next(dt_limits))
 
 
 def recorded(builds: Sequence[Build]) -> list[dict[str, Any]]:
@@ -89,9 +96,10 @@ def recorded(builds: Sequence[Build]) -> list[dict[str, Any]]:
             pool = made_pool(
                 geometry, slots=1, state=build.state, activation=build.activation, capacity=build.capacity, device="cpu"
             )
+            form: dict[str, Any] = {"softplus": build.softplus, "dt_limits": build.dt_limits}
             config = replay_config(geometry, state=DTYPES[build.state], activation=DTYPES[build.activation], rows=build.rows)
-            mamba2.replay(pool, slots, **inputs, softplus=build.softplus, config=config)
-            mamba2.step(replace(pool, ring=None), slots, **inputs, softplus=build.softplus)
+            mamba2.replay(pool, slots, **inputs, **form, config=config)
+            mamba2.step(replace(pool, ring=None), slots, **inputs, **form)
         assert pool.ring is not None
         cursors.advance(pool.ring.cursor, slots, capacity=4)
     return [launch.to_json() for launch in launches]

@@ -23,15 +23,16 @@ WIDTHS: list[tuple[str, str, int, int, int, int, int, bool]] = [
 
 
 def whole_inputs(geometry: Geometry, *, rows: int, activation: str, device: str, seed: int, skip_rows: bool) -> dict[str, Any]:
-    """Keyword arguments of one launch of small whole numbers: decay exactly 1, dt 1."""
+    """Keyword arguments of one launch of small whole numbers: decay exactly 1, dt held to 1."""
     generator = torch.Generator(device).manual_seed(seed)
     inputs = made_inputs(geometry, rows=rows, activation=activation, device=device, seed=seed)
     for name in ("x", "B", "C"):
         inputs[name] = torch.randint(-1, 2, inputs[name].shape, device=device, generator=generator).to(DTYPES[activation])
     skip = torch.randint(-4, 5, (geometry.heads, geometry.head_dim if skip_rows else 1), device=device, generator=generator).float()
     unit = torch.full((geometry.heads,), -0.0, device=device)
+    dt = torch.randint(0, 3, inputs["dt"].shape, device=device, generator=generator).to(inputs["dt"].dtype)
     D = skip if skip_rows else skip[:, 0].contiguous()
-    return {**inputs, "A": unit, "D": D, "dt_bias": None, "dt": torch.ones_like(inputs["dt"]), "softplus": False}
+    return {**inputs, "A": unit, "D": D, "dt_bias": None, "dt": dt, "softplus": False, "dt_limits": (1.0, 1.0)}
 
 
 def exact_at(geometry: Geometry, *, state: str, activation: str, capacity: int, skip_rows: bool, device: str) -> bool:

@@ -33,10 +33,12 @@ def _launch(*, kind: str = "replay", **changed: Any) -> None:
     ("D", torch.zeros(3), r"D must be contiguous float32 \[2\] or \[2, 16\], got torch.float32 \[3\]"),
     ("out", torch.zeros(2, 2, 32)[:, :, ::2], "out must be contiguous inside a row"),
     ("out", torch.zeros(1, 2, 16).expand(2, 2, 16), "rows of out must not overlap, got row stride 0"),
+    ("dt_limits", (0.5, 0.25), r"dt_limits must be fp32 numbers with 0 <= low <= high, got \(0.5, 0.25\)"),
+    ("dt_limits", (0.1, 0.25), r"dt_limits must be fp32 numbers with 0 <= low <= high, got \(0.1, 0.25\)"),
     ("slots", torch.zeros(2), r"slots must be contiguous int32 or int64 \[rows\], got torch.float32"),
     ("slots", torch.zeros(2, 1, dtype=torch.int32), r"slots must be contiguous int32 or int64 \[rows\]"),
 ])  # fmt: skip
-def test_a_wrong_argument_is_named_with_its_value(kind: str, name: str, value: torch.Tensor, message: str) -> None:
+def test_a_wrong_argument_is_named_with_its_value(kind: str, name: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
         _launch(kind=kind, **{name: value})
     assert "\n" not in str(refused.value)

@@ -21,7 +21,7 @@ def reduction_layout(geometry: Geometry, state: torch.dtype, config: StepConfig)
     """The layout of the tile that the step kernel sums over the state dim, for sm_90."""
     dims = {"H": geometry.heads, "P": geometry.head_dim, "N": geometry.state_dim, "G": geometry.groups,
             "COLUMNS": geometry.columns}
-    fixed = {**dims, "SOFTPLUS": True, "SKIP_ROWS": False, "TILE": config.tile, "z": None}
+    fixed = {**dims, "SOFTPLUS": True, "SKIP_ROWS": False, "LOW": None, "HIGH": None, "TILE": config.tile, "z": None}
     types = {name: "constexpr" if name in fixed else _POINTERS.get(name, "i32") for name in step_kernel.arg_names}
     types["state"] = _TYPES[state]
     places = {name: (place,) for place, name in enumerate(step_kernel.arg_names)}

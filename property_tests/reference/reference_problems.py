@@ -36,6 +36,7 @@ class Problem:
         layer, tokens = self.layer, self.tokens.map(Tensor.double)
         raw = tokens.dt if layer.dt_bias is None else tokens.dt + layer.dt_bias.double()
         dt = torch.logaddexp(raw, torch.zeros(())) if layer.variant.softplus else raw
+        dt = dt if layer.variant.dt_limits is None else dt.clamp(*layer.variant.dt_limits)
         A = layer.decay.double() if layer.variant.decay_parameter == "A" else -layer.decay.double().exp()
         group, state, outputs, skip = layer.group_of_head(), self.start.double().abs(), [], layer.skip_of_rows()
         for t in range(len(tokens)):
@@ -54,7 +55,10 @@ def variants(*, gated: bool | None = None) -> st.SearchStrategy[Mamba2Variant]:
         Mamba2Variant, softplus=flag, bias=flag, skip=flag, gated=flag if gated is None else st.just(gated),
         decay_parameter=st.sampled_from(("A", "A_log")),
     )
-    return st.builds(lambda variant, rows: replace(variant, skip_rows=rows and variant.skip), plain, flag)
+    limits = st.sampled_from((None, (0.25, 0.625), (0.0, 0.5)))
+    return st.builds(
+        lambda variant, rows, dt_limits: replace(variant, skip_rows=rows and variant.skip, dt_limits=dt_limits), plain, flag, limits
+    )
 
 
 @st.composite

@@ -111,7 +111,8 @@ def test_zero_input_only_decays_the_state(given_problem: Problem) -> None:
     for head in range(layer.heads):
         bias = 0.0 if layer.dt_bias is None else float(layer.dt_bias[head])
         raws = [far.mpf(dt) + far.mpf(bias) for dt in silent.tokens.dt[:, head].tolist()]
-        total = far.fsum(far.log(1 + far.exp(raw)) if layer.variant.softplus else raw for raw in raws)
+        low, high = layer.variant.dt_limits or (-far.inf, far.inf)
+        total = far.fsum(min(max(far.log(1 + far.exp(raw)) if layer.variant.softplus else raw, low), high) for raw in raws)
         parameter = far.mpf(float(layer.decay[head]))
         decay = far.exp(total * (parameter if layer.variant.decay_parameter == "A" else -far.exp(parameter)))
         run = run_head(ENGINE, layer, silent.start, silent.tokens, head=head)

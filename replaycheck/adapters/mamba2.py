@@ -29,7 +29,7 @@ _SOFTPLUS = Softplus(form="relative", units=8.0)
 
 _FORMATS = ("fp32", "fp16", "bf16")
 _DIMS = tuple(DIMS)
-_FEATURES = ("bias", "skip", "gated", "groups", "no_softplus", "skip_rows")
+_FEATURES = ("bias", "skip", "gated", "groups", "no_softplus", "skip_rows", "dt_limits")
 _GUARANTEES = ("batch_invariant", "nan_poison")
 
 #: Where activations are bf16: bf16 checkpoints are read and windows are folded on the matrix unit, a computed operand in three parts.
@@ -94,7 +94,8 @@ class Mamba2Session:
         parameters = self._layers[layer]
         self._launch(
             self._pools[layer], self._slots, x=tokens.x, dt=tokens.dt, B=tokens.B, C=tokens.C, z=tokens.z, A=parameters.decay,
-            dt_bias=parameters.dt_bias, D=parameters.D, softplus=parameters.variant.softplus, out=out,
+            dt_bias=parameters.dt_bias, D=parameters.D, softplus=parameters.variant.softplus,
+            dt_limits=parameters.variant.dt_limits, out=out,
             config=self._configs[layer],
         )
 

@@ -54,9 +54,10 @@ def typed(name: str, value: Any, kind: type[Any]) -> Any:
 
 
 def record(name: str, kind: type[Any], value: Any, *, later: Collection[str] = ()) -> Any:
-    """A frozen dataclass of strings and booleans from a JSON object with exactly its fields. Raises ValueError naming field and value.
+    """A frozen dataclass from a JSON object with exactly its fields. Raises ValueError naming field and value.
 
-    later: fields that may be missing, since older files have none.
+    Fields are strings and booleans, or None by default and then checked by the class. later: fields that may be missing, as older files
+    have none.
     """
     if not isinstance(value, dict):
         raise ValueError(f"field {name!r} must be an object, got {value!r}")
@@ -68,6 +69,6 @@ def record(name: str, kind: type[Any], value: Any, *, later: Collection[str] = (
             raise ValueError(f"field '{name}.{key}' is missing")
         if key not in default:
             raise ValueError(f"field '{name}.{key}' is not known")
-        if type(value[key]) is not type(default[key]):
+        if default[key] is not None and type(value[key]) is not type(default[key]):
             raise ValueError(f"field '{name}.{key}' must be a {type(default[key]).__name__}, got {value[key]!r}")
     return kind(**value)

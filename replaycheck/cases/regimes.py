@@ -40,6 +40,8 @@ class Regime:
             raise ValueError(f"regime {self.name!r} needs a variant with softplus True: it is about nothing else")
         if self.exact and variant.gated:
             raise ValueError(f"regime {self.name!r} needs a variant with gated False: z * sigmoid(z) is not representable")
+        if self.exact and variant.dt_limits is not None:
+            raise ValueError(f"regime {self.name!r} needs a variant without dt_limits, got {variant.dt_limits}: its dt is exact")
         if self.exact and value.magnitude(geometry, tokens) > 256:
             raise ValueError(f"regime {self.name!r} cannot keep {tokens} tokens below 256 at state_dim {geometry.state_dim}")
 

@@ -29,6 +29,7 @@ FEATURES = {
     "no_softplus": "dt may come without softplus",
     "A_log": "the decay may be handed over as A_log",
     "skip_rows": "D may be one number a row of a head",
+    "dt_limits": "dt may be held to two limits",
 }
 
 

@@ -16,7 +16,7 @@ __all__ = [
     "DoubleRoundedOutput", "EarlyBranch", "ExclusivePrefix", "FlushedState", "FoldsTokenTwice",
     "GateBeforeSkip", "GroupModulo", "LowDecayOfOne",
     "RandomOrderSums", "RatioDecays", "ShortCheckpointDecay", "SkipOfFirstRow", "SoftplusTwice", "SwappedHeads", "TF32Readout", "TF32Token",
-    "TruncatedOutput", "TruncatedState",
+    "TruncatedOutput", "TruncatedState", "UnlimitedDt",
 ]
 
 
@@ -86,6 +86,11 @@ class LowDecayOfOne(Evaluation):
     def decay(self, exponent: Tensor) -> Tensor:
         exact = super().decay(exponent)
         return torch.where(exact == 1, exact - 2.0**-24, exact)
+
+
+class UnlimitedDt(Evaluation):
+    def limits(self, layer: Mamba2Layer, dt: Tensor) -> Tensor:
+        return dt
 
 
 class ShortCheckpointDecay(Evaluation):

@@ -15,7 +15,7 @@ STEP_CLAIMS = Claims(
     name="host-step", kind="step",
     policy=Policy(paths={"step": Path(order="tree")}, ftz=False),
     states=("fp32", "fp16", "bf16"), activations=("fp32", "fp16", "bf16"), outputs=("fp32", "fp16", "bf16"),
-    features=("bias", "skip", "gated", "groups", "no_softplus", "A_log", "skip_rows"),
+    features=("bias", "skip", "gated", "groups", "no_softplus", "A_log", "skip_rows", "dt_limits"),
     guarantees=("batch_invariant", "nan_poison"),
 )
 

@@ -67,7 +67,11 @@ class Evaluation:
         value = raw.to(self.number)
         if layer.dt_bias is not None:
             value = value + layer.dt_bias.to(self.number)
-        return self.softplus(value) if layer.variant.softplus else value
+        return self.limits(layer, self.softplus(value) if layer.variant.softplus else value)
+
+    def limits(self, layer: Mamba2Layer, dt: Tensor) -> Tensor:
+        """dt held to the limits of the variant."""
+        return dt if layer.variant.dt_limits is None else dt.clamp(*layer.variant.dt_limits)
 
     def decay(self, exponent: Tensor) -> Tensor:
         """The decay e^exponent of a state or token."""

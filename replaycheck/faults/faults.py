@@ -72,6 +72,7 @@ def _fault(name: str, part: type[Evaluation] | type[HostSession], guarantee: str
 
 
 _GATED = Mamba2Variant(gated=True)
+_DT_LIMITS = Mamba2Variant(dt_limits=(5461 * 2.0**-20, 10923 * 2.0**-17))
 _SKIP_ROWS = Mamba2Variant(skip_rows=True)
 _BF16_STATE = Formats(state="bf16", activation="fp32", output="fp32")
 _BF16_OUTPUT = Formats(state="fp32", activation="fp32", output="bf16")
@@ -99,6 +100,8 @@ _ARITHMETIC = (
            "both branches of a threshold evaluated and blended by a 0/1 factor: 0 * inf", regime="extreme-dt"),
     _fault("early-branch", wrong.EarlyBranch, "gates",
            "softplus taken for the identity from 2 on, where e^-x is not yet below its rounding", regime="bend"),
+    _fault("dt-limits-ignored", wrong.UnlimitedDt, "gates",
+           "the limits of dt accepted in the call and applied in prefill alone", variant=_DT_LIMITS),
     _fault("coherent-decay", wrong.CoherentDecay, "gates",
            "a fast exponential that is off by 2^-19 in one direction, at decays near 0.9999", regime="slow"),
     _fault("decay-of-one-is-less", wrong.LowDecayOfOne, "exact",

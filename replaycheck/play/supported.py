@@ -35,7 +35,7 @@ def unsupported(claims: Claims, case: Case) -> str:
     variant, features = case.variant, ", ".join(claims.features) or "none"
     for name, needed in (("bias", variant.bias), ("skip", variant.skip), ("gated", variant.gated), ("groups", case.groups > 1),
                          ("no_softplus", not variant.softplus), ("A_log", variant.decay_parameter == "A_log"),
-                         ("skip_rows", variant.skip_rows)):
+                         ("skip_rows", variant.skip_rows), ("dt_limits", variant.dt_limits is not None)):
         if needed:
             needs.append(("feature", name, claims.features, features))
     for name, needed, claimed, listed in needs:

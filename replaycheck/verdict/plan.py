@@ -22,6 +22,9 @@ from .suites import Line, Suite
 
 __all__ = ["Job", "Plan", "builds", "nearest", "variants"]
 
+#: Within the dt of most regimes, so that both limits are met; with more significand bits than narrow formats have.
+_DT_LIMITS = (5461 * 2.0**-20, 10923 * 2.0**-17)
+
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 
@@ -61,6 +64,8 @@ def variants(claims: Claims) -> list[Mamba2Variant]:
         found.append(replace(base, decay_parameter="A_log"))
     if has("skip_rows"):
         found.append(replace(base, skip=True, skip_rows=True))
+    if has("dt_limits"):
+        found.append(replace(base, dt_limits=_DT_LIMITS))
     if has("bias") or has("skip"):
         found.append(replace(base, bias=False, skip=False))
     return found

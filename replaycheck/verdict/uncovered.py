@@ -17,6 +17,7 @@ _FEATURES: dict[str, Callable[[Case], bool]] = {
     "bias": lambda case: case.variant.bias, "skip": lambda case: case.variant.skip, "gated": lambda case: case.variant.gated,
     "groups": lambda case: case.groups > 1, "no_softplus": lambda case: not case.variant.softplus,
     "A_log": lambda case: case.variant.decay_parameter == "A_log", "skip_rows": lambda case: case.variant.skip_rows,
+    "dt_limits": lambda case: case.variant.dt_limits is not None,
 }
 
 

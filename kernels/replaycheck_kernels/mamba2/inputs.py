@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..pool import Geometry, Pool
 
-__all__ = ["Inputs", "check"]
+__all__ = ["Inputs", "check", "limits"]
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -31,6 +31,17 @@ class Inputs:
     dt_bias: Tensor | None
     D: Tensor | None
     z: Tensor | None
+
+
+def limits(given: tuple[float, float] | None) -> tuple[float, float] | tuple[None, None]:
+    """The limits of dt, or None twice. Raises ValueError where they are not fp32 numbers with 0 <= low <= high."""
+    if given is None:
+        return None, None
+    low, high = given
+    rounded = torch.tensor([low, high], dtype=torch.float32).tolist()
+    if not 0 <= low <= high or rounded != [low, high]:
+        raise ValueError(f"dt_limits must be fp32 numbers with 0 <= low <= high, got {given}")
+    return low, high
 
 
 def _row(name: str, value: Tensor, shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...], device: torch.device) -> None:

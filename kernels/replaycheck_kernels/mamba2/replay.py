@@ -18,7 +18,7 @@ from ..gates import gated, step_size
 from ..masks import load, store
 from ..pool import Pool, Ring
 from .configs import ReplayConfig, replay_config
-from .inputs import Inputs, check
+from .inputs import Inputs, check, limits
 from .tiles import columns, fold, load_slices, matrix_column, outputs
 
 __all__ = ["replay"]
@@ -115,8 +115,8 @@ def walk(
 def replay_kernel(
     state, x_ring, dt_ring, B_ring, cursor, slots, x, dt, B, C, z, A, dt_bias, D, out, x_row, dt_row, B_row, C_row, z_row, out_row,
     H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, G: tl.constexpr, COLUMNS: tl.constexpr, CAPACITY: tl.constexpr,
-    AGES: tl.constexpr, SOFTPLUS: tl.constexpr, SKIP_ROWS: tl.constexpr, MATRIX: tl.constexpr, HEADS: tl.constexpr,
-    WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, FOLD_TILE: tl.constexpr, STAGES: tl.constexpr,
+    AGES: tl.constexpr, SOFTPLUS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, SKIP_ROWS: tl.constexpr, MATRIX: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, FOLD_TILE: tl.constexpr, STAGES: tl.constexpr,
     FOLD_STAGES: tl.constexpr, SLICE: tl.constexpr,
 ):
     """Program: ROWS rows of HEADS heads of one group, of one row of the batch.
@@ -142,7 +142,7 @@ def replay_kernel(
     C += row * C_row + group * N
     Bs = by_age(B_now, B_old, used, N, n < N, AGES, N == COLUMNS)
     bias = tl.load(dt_bias + heads) if dt_bias is not None else None
-    dt_now = step_size(tl.load(dt + row * dt_row + heads), bias, SOFTPLUS)
+    dt_now = step_size(tl.load(dt + row * dt_row + heads), bias, SOFTPLUS, LOW, HIGH)
     dts = dt_ring + (slot * H + heads) * CAPACITY
     weight, decay = weights(dt_now, dts[:, None], used, tl.load(A + heads)[:, None], AGES)
     if MATRIX:
@@ -179,14 +179,15 @@ def replay_kernel(
 
 def replay(
     pool: Pool, slots: Tensor, *, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, A: Tensor, dt_bias: Tensor | None = None,
-    D: Tensor | None = None, z: Tensor | None = None, softplus: bool = True, out: Tensor | None = None,
-    config: ReplayConfig | None = None,
+    D: Tensor | None = None, z: Tensor | None = None, softplus: bool = True, dt_limits: tuple[float, float] | None = None,
+    out: Tensor | None = None, config: ReplayConfig | None = None,
 ) -> Tensor:
     """One token for each row: write its output and keep the token, in the ring or folded with it into the state.
 
     Cursors are read, not moved: call cursors.advance(pool.ring.cursor, slots, capacity=...) once after the last layer.
     slots: int32 or int64 [rows], distinct; a slot < 0 is a pad: nothing is read, written or advanced for it and its output is left
-    untouched. The other arguments: see Inputs; x, B, C in the dtype of the ring. out: [rows, heads, head_dim], allocated in the dtype
+    untouched. The other arguments: see Inputs; x, B, C in the dtype of the ring. softplus: whether dt goes through it; dt_limits: two fp32
+    numbers that it is then held to. out: [rows, heads, head_dim], allocated in the dtype
     of x where None. config: launch configuration; None takes the measured one.
     One launch, no synchronisation, so that a captured graph serves ordinary and folding steps alike.
     A row's bits depend on neither its neighbours, nor its place, nor its slot. Raises ValueError naming the argument.
@@ -195,6 +196,7 @@ def replay(
         raise ValueError("pool must have a ring: allocate it with a capacity")
     ring: Ring = pool.ring
     inputs = Inputs(x=x, dt=dt, B=B, C=C, A=A, dt_bias=dt_bias, D=D, z=z)
+    low, high = limits(dt_limits)
     out = check(pool, slots, inputs, out, activation=ring.x.dtype)
     g, rows = pool.geometry, slots.shape[0]
     if rows == 0:
@@ -205,7 +207,7 @@ def replay(
         x.stride(0), dt.stride(0), B.stride(0), C.stride(0), 0 if z is None else z.stride(0), out.stride(0),
         H=g.heads, P=g.head_dim, N=g.state_dim, G=g.groups, COLUMNS=g.columns, CAPACITY=ring.capacity,
         AGES=max(16, triton.next_power_of_2(ring.capacity)), SOFTPLUS=softplus,
-        SKIP_ROWS=D is not None and D.dim() == 2, MATRIX=config.matrix, HEADS=config.heads,
+        SKIP_ROWS=D is not None and D.dim() == 2, LOW=low, HIGH=high, MATRIX=config.matrix, HEADS=config.heads,
         WIDTH=config.width, ROWS=config.rows, TILE=config.tile, FOLD_TILE=config.fold_tile, STAGES=config.stages,
         FOLD_STAGES=config.fold_stages, SLICE=config.slice,
         num_warps=1, maxnreg=config.registers,

@@ -63,6 +63,9 @@ class Arb:
             return value + (-value).exp().log1p()
         return value.exp().log1p()
 
+    def clamp(self, value: arb, low: float, high: float) -> arb:
+        return value.max(self._flint.arb(low)).min(self._flint.arb(high))
+
     def sigmoid(self, value: arb) -> arb:
         return 1 / (1 + (-value).exp())
 

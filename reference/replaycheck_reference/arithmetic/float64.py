@@ -30,6 +30,9 @@ class Float64:
     def softplus(self, value: float) -> float:
         return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
 
+    def clamp(self, value: float, low: float, high: float) -> float:
+        return min(max(value, low), high)
+
     def sigmoid(self, value: float) -> float:
         small = math.exp(-abs(value))
         return (1.0 if value >= 0 else small) / (1.0 + small)

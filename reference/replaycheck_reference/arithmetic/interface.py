@@ -45,6 +45,9 @@ class Arithmetic(Protocol[Number]):
     def softplus(self, value: Number) -> Number:
         """log(1 + e^value), accurate relative to itself for every value and with no threshold."""
 
+    def clamp(self, value: Number, low: float, high: float) -> Number:
+        """`value` held to [low, high]."""
+
     def sigmoid(self, value: Number) -> Number:
         """1 / (1 + e^-value), accurate relative to itself for every value."""
 

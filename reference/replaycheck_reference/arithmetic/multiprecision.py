@@ -47,6 +47,9 @@ class Mpmath:
             return value + self._context.log1p(self._context.exp(-value))
         return self._context.log1p(self._context.exp(value))
 
+    def clamp(self, value: Any, low: float, high: float) -> Any:
+        return min(max(value, self._context.mpf(low)), self._context.mpf(high))
+
     def sigmoid(self, value: Any) -> Any:
         return 1 / (1 + self._context.exp(-value))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..formats.arrays import unit
 from ..layer import Mamba2Layer
 from ..policy import Path, Policy
-from ..recurrences.batched.mamba2 import Mamba2Terms
+from ..recurrences.batched.mamba2 import Mamba2Terms, free_dt, limited
 from .functions import FP32_UNIT, FunctionTable
 from .units import accumulator_unit, tiny
 
@@ -46,18 +46,24 @@ def gate_errors(layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, path: Pa
 
 
 def _dt_error(layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, path: Path, table: FunctionTable) -> Tensor:
-    """Absolute error of processed dt: the sum with the bias, the softplus as declared, the format dt is held in."""
-    gate = unit(policy.gate)
+    """Absolute error of processed dt: the sum with the bias, the softplus as declared, the format dt is held in.
+
+    Limits are exact, so that they leave what of the error reaches inside them; rounding before them reaches no further than after them.
+    """
+    gate, free = unit(policy.gate), free_dt(layer, terms.raw)
     error = gate * terms.raw.abs() if layer.dt_bias is not None else torch.zeros_like(terms.raw)
     if layer.variant.softplus:
         error = error * torch.sigmoid(terms.raw + error)    # softplus is convex: its slope is largest at the upper end
-        largest = terms.dt + error
+        largest = free + error
         if policy.softplus.form == "naive":
             error = error + table.error("softplus_naive", terms.raw) * (1 + largest)
         else:
             error = error + policy.softplus.units * FP32_UNIT * largest
         error = error + gate * largest * (policy.gate != "fp32")
         error = error + tiny(policy, path)
+    if layer.variant.dt_limits is not None:
+        reached = [(limited(layer, free + side * error) - terms.dt).abs() for side in (-1, 1)]
+        error = torch.maximum(*reached) + gate * terms.dt * (policy.gate != "fp32")
     if policy.ring_dt != policy.gate:
         error = error + unit(policy.ring_dt) * terms.dt.abs()
     return error

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..formats.arrays import unit
 from ..layer import Mamba2Layer
 from ..policy import Path, Policy
-from ..recurrences.batched.mamba2 import Mamba2Terms
+from ..recurrences.batched.mamba2 import Mamba2Terms, limited
 from .functions import FP32_UNIT, FunctionTable
 from .units import accumulator_unit, product_error
 
@@ -53,6 +53,9 @@ class Twin:
         return value * (1 + size * self.signs(site, value))
 
     def _dt(self) -> Tensor:
+        return limited(self.layer, self._free_dt())
+
+    def _free_dt(self) -> Tensor:
         raw = self.terms.raw
         if self.layer.dt_bias is not None:
             raw = self._rounded("bias", raw, unit(self.policy.gate))

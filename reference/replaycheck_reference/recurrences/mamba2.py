@@ -1,6 +1,6 @@
 """Mamba-2, one number at a time: the specification every other reference is pinned to.
 
-    dt  = softplus(dt_raw + bias)          or dt_raw + bias without softplus, dt_raw without bias
+    dt  = softplus(dt_raw + bias)          or dt_raw + bias without softplus, dt_raw without bias; then held to dt_limits, where given
     A   = decay                            or -exp(decay) where the layer is handed A_log
     a   = exp(A dt)
     S_t = a S_(t-1) + dt x_t B_t^T         for every row p and column n of a head
@@ -45,6 +45,8 @@ def gate(arithmetic: Arithmetic[Number], layer: Mamba2Layer, head: int, dt_raw: 
     if layer.dt_bias is not None:
         raw = raw + arithmetic.number(float(layer.dt_bias[head]))
     dt = arithmetic.softplus(raw) if layer.variant.softplus else raw
+    if layer.variant.dt_limits is not None:
+        dt = arithmetic.clamp(dt, *layer.variant.dt_limits)
     parameter = arithmetic.number(float(layer.decay[head]))
     A = -arithmetic.exp(parameter) if layer.variant.decay_parameter == "A_log" else parameter
     return Gate(dt=dt, decay=arithmetic.exp(A * dt))

@@ -61,7 +61,7 @@ def _identity(claims: Claims) -> bool:
 def representable(case: Case) -> Case | None:
     """The case in the regime "representable", ungated; None if nothing is left of its schedule, which is cut before a number would outgrow
     the formats."""
-    variant = replace(case.variant, gated=False, decay_parameter="A")
+    variant = replace(case.variant, gated=False, decay_parameter="A", dt_limits=None)
     named = replace(case, schedule=()) if case.law.exact else replace(case, name=f"{case.name}, representable", schedule=(),
                                                                       regime="representable", variant=variant)
     schedule = case.schedule

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...layer import Mamba2Layer, Mamba2Tokens
 
-__all__ = ["Mamba2Terms", "decompose"]
+__all__ = ["Mamba2Terms", "decompose", "free_dt", "limited"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def decompose(layer: Mamba2Layer, start: Tensor, tokens: Mamba2Tokens) -> Mamba2
     raw = to64(tokens.dt)
     if layer.dt_bias is not None:
         raw = raw + to64(layer.dt_bias)
-    dt = _softplus(raw) if layer.variant.softplus else raw
+    dt = limited(layer, free_dt(layer, raw))
     log_decay = rate * dt
     total = torch.cumsum(log_decay, -2)
     span = _spans(log_decay)
@@ -90,6 +90,16 @@ def decompose(layer: Mamba2Layer, start: Tensor, tokens: Mamba2Tokens) -> Mamba2
         skip=torch.zeros_like(x) if skip is None else to64(skip) * x,
         z=None if tokens.z is None else to64(tokens.z),
     )
+
+
+def free_dt(layer: Mamba2Layer, raw: Tensor) -> Tensor:
+    """dt before its limits, from dt with its bias."""
+    return _softplus(raw) if layer.variant.softplus else raw
+
+
+def limited(layer: Mamba2Layer, dt: Tensor) -> Tensor:
+    """dt held to the limits of the variant."""
+    return dt if layer.variant.dt_limits is None else dt.clamp(*layer.variant.dt_limits)
 
 
 def _spans(log_decay: Tensor) -> Tensor:

@@ -160,10 +160,12 @@ def _masked(weights: list[list[arb]], scores: list[list[arb]], *, skip: arb | No
 def _extra_bits(layer: Mamba2Layer, tokens: Mamba2Tokens) -> int:
     """Bits that e^(A dt) loses, as an exponent of size 2^k costs k bits of the exponential."""
     bias = 0.0 if layer.dt_bias is None else layer.dt_bias.double().cpu()
-    raw = tokens.dt.double().cpu() + bias
+    raw = (tokens.dt.double().cpu() + bias).abs()
+    if layer.variant.dt_limits is not None:
+        raw = raw.clamp(min=layer.variant.dt_limits[0])
     decay = layer.decay.double().cpu()
     A = decay.exp() if layer.variant.decay_parameter == "A_log" else decay
-    return int((A * (1 + raw.abs())).abs().max().clamp(1.0, 1e300).log2().ceil())
+    return int((A * (1 + raw)).abs().max().clamp(1.0, 1e300).log2().ceil())
 
 
 def _balls(values: Tensor) -> list[arb]:
