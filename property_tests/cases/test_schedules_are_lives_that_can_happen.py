@@ -111,7 +111,7 @@ WRONG: list[tuple[tuple[Op, ...], str]] = [
     ((Admit(0, 0), Admit(0, 1)), "slot 0 is not free"),
     ((Admit(0, 0), Admit(1, 0)), "request must be a fresh number of at least 0, got 0"),
     ((Admit(0, -1),), "got -1"),
-    ((Admit(0, 0, "ones"),), "start must be one of zero, random, got 'ones'"),
+    ((Admit(0, 0, "ones"),), "start must be one of zero, random, prefill, got 'ones'"),
     ((Forward(((0, 1),)),), "slot 0 is not live"),
     ((Forward(()),), "at least one row"),
     ((Admit(0, 0), Forward(((0, 1), (0, 1)))), "names a slot twice"),

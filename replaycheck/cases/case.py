@@ -8,21 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path as FilePath
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from replaycheck.contract.claims import Formats
-from replaycheck_reference.formats.arrays import TORCH_DTYPE
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.variant import Mamba2Variant
 
-from . import casefile
+from . import casefile, drawn, recorded
 from . import schedule as events
 from .layers import Geometry
+from .recordings import RecordingFile
 from .regimes import Regime, regime
-from .stream import Floats, Stream
+from .stream import Stream
 
 __all__ = ["Case"]
 
@@ -37,7 +38,8 @@ class Case:
     """What a play is made from. Two equal cases make the same bits on every machine; tensors are made anew, on the CPU, at every call.
 
     heads, head_dim, state_dim, groups, variant: every layer's. layers: how many share the cursors. capacity: ring rows. slots: of the pool.
-    regime, seed: which inputs. schedule: events, see schedule.py. name: for reports only; it changes no bit and no id.
+    regime, seed: which inputs. recording: where they come from instead, in regime "recorded". schedule: events, see schedule.py.
+    name: for reports only; it changes no bit and no id.
     Raises ValueError naming field and value where the case cannot be made.
     """
 
@@ -55,6 +57,7 @@ class Case:
     regime: str = "trained-like"
     seed: int = 0
     schedule: events.Schedule = ()
+    recording: RecordingFile | None = None
 
     def __post_init__(self) -> None:
         if self.recurrence != "mamba2":
@@ -67,11 +70,20 @@ class Case:
             if getattr(self.formats, name) not in FORMATS:
                 raise ValueError(f"formats.{name} must be one of {', '.join(FORMATS)}, got {getattr(self.formats, name)!r}")
         events.validate(self.schedule, self.slots)
-        self.law.check(self.geometry, self.variant, max(self.lengths.values(), default=0))
         if self.elements > LARGEST:
             raise ValueError(f"a case may hold at most {LARGEST} elements in states and tokens, got {self.elements}: layers {self.layers}, "
                              f"slots {self.slots}, heads {self.heads}, head_dim {self.head_dim}, state_dim {self.state_dim}, "
                              f"tokens {self.moved}")
+        for request, root in self.roots.items():
+            if root.start not in ("zero", self.inputs.START):
+                raise ValueError(f"start of request {request} must be 'zero' or {self.inputs.START!r} in regime {self.regime!r}, "
+                                 f"got {root.start!r}")
+        self.inputs.check(self)
+
+    @property
+    def inputs(self) -> ModuleType:
+        """Where the inputs come from: the module `drawn` or `recorded`."""
+        return drawn if self.recording is None else recorded
 
     @property
     def geometry(self) -> Geometry:
@@ -109,21 +121,16 @@ class Case:
 
     def layer(self, i: int) -> Mamba2Layer:
         """Layer i with its exact parameters."""
-        stream, law = self.stream("layer", i), self.law
-        bias = law.gates.bias_of(stream, self.heads, self.variant) if self.variant.bias else None
-        skip = law.skip(stream, (self.heads, self.head_dim) if self.variant.skip_rows else (self.heads,)) if self.variant.skip else None
-        return Mamba2Layer(
-            heads=self.heads, head_dim=self.head_dim, state_dim=self.state_dim, groups=self.groups, variant=self.variant,
-            decay=_tensor(law.gates.decay_of(stream, self.heads, self.variant)),
-            dt_bias=None if bias is None else _tensor(bias), D=None if skip is None else _tensor(skip),
-        )
+        made: Mamba2Layer = self.inputs.layer(self, i)
+        return made
 
     def start(self, request: int, i: int) -> Tensor | None:
         """The state `request` is admitted with in layer i: [heads, head_dim, state_dim] in the state format; None for a zero start."""
         root = self._root(request)
         if root.start == "zero":
             return None
-        return _tensor(self.law.start(self.stream("start", i, root.request), self.geometry), self.formats.state)
+        made: Tensor | None = self.inputs.start(self, root.request, i)
+        return made
 
     def tokens(self, request: int, i: int) -> Mamba2Tokens:
         """Layer i's tokens of `request` from position 0 to the last it consumes, in the activation format.
@@ -147,7 +154,10 @@ class Case:
     @cached_property
     def id(self) -> str:
         """12 hex digits of the SHA-256 of everything that makes the case but its name."""
-        return hashlib.sha256(json.dumps({**casefile.fields_of(self), "name": ""}, sort_keys=True).encode()).hexdigest()[:12]
+        made = {**casefile.fields_of(self), "name": ""}
+        if self.recording is not None:
+            made["recording"] = self.recording.sha256       # wherever the file lies
+        return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:12]
 
     @cached_property
     def digest(self) -> str:
@@ -169,7 +179,8 @@ class Case:
 
     def _longest(self, root: int, i: int) -> Mamba2Tokens:
         """The tokens of `root` up to the last that it or a copy of it consumes."""
-        return _draw(self, self.stream("tokens", i, root), max(n for r, n in self.lengths.items() if self.stream_of(r) == root))
+        made: Mamba2Tokens = self.inputs.tokens(self, root, max(n for r, n in self.lengths.items() if self.stream_of(r) == root), i)
+        return made
 
     def to_json(self) -> dict[str, Any]:
         """The case as JSON values, with its version, id and digest."""
@@ -191,21 +202,7 @@ class Case:
 
 
 @lru_cache(maxsize=32)
-def _tokens(case: Case, stream: int, length: int, i: int) -> Mamba2Tokens:
-    """The first `length` tokens of a stream; kept, since a player asks for them at every forward."""
-    return _draw(case, case.stream("tokens", i, stream), length)
-
-
-def _draw(case: Case, stream: Stream, count: int) -> Mamba2Tokens:
-    made = case.law.values(stream, case.geometry, count, case.variant)
-    raw = case.law.gates.raw_of(stream, (count, case.heads), case.variant)
-    form = case.formats.activation
-    return Mamba2Tokens(
-        x=_tensor(made.x, form), dt=_tensor(raw, form), B=_tensor(made.B, form), C=_tensor(made.C, form),
-        z=_tensor(made.z, form) if case.variant.gated else None,
-    )
-
-
-def _tensor(values: Floats, form: str = "fp32") -> Tensor:
-    """Values rounded to fp32 and from there to the format, nearest even."""
-    return torch.from_numpy(values).to(torch.float32).to(TORCH_DTYPE[form])
+def _tokens(case: Case, root: int, count: int, i: int) -> Mamba2Tokens:
+    """The first `count` tokens of a request that was admitted; kept, since a player asks for them at every forward."""
+    made: Mamba2Tokens = case.inputs.tokens(case, root, count, i)
+    return made

@@ -13,6 +13,7 @@ from replaycheck_reference.variant import Mamba2Variant
 
 from . import events
 from .files import record, typed, write_whole
+from .recordings import RecordingFile
 
 if TYPE_CHECKING:
     from .case import Case
@@ -24,13 +25,14 @@ FORMAT = "replaycheck-case/1"
 _INTEGERS = ("heads", "head_dim", "state_dim", "groups", "capacity", "slots", "layers", "seed")
 _STRINGS = ("name", "recurrence", "regime")
 _REQUIRED = (*_STRINGS, *_INTEGERS, "variant", "formats", "schedule")
-_OPTIONAL = ("format", "id", "digest")
+_OPTIONAL = ("format", "id", "digest", "recording")
 
 
 def fields_of(case: Case) -> dict[str, Any]:
     """What makes the case, as JSON values."""
     plain = {name: getattr(case, name) for name in (*_STRINGS, *_INTEGERS)}
-    return {**plain, "variant": case.variant.to_json(), "formats": asdict(case.formats), "schedule": events.to_json(case.schedule)}
+    made = {**plain, "variant": case.variant.to_json(), "formats": asdict(case.formats), "schedule": events.to_json(case.schedule)}
+    return made if case.recording is None else {**made, "recording": asdict(case.recording)}
 
 
 def to_json(case: Case) -> dict[str, Any]:
@@ -55,10 +57,18 @@ def from_json(data: Any) -> Case:
     made = {name: typed(name, data[name], str) for name in _STRINGS} | {name: typed(name, data[name], int) for name in _INTEGERS}
     made |= {"variant": record("variant", Mamba2Variant, data["variant"], later=Mamba2Variant.LATER),
              "formats": record("formats", Formats, data["formats"])}
-    case = Case(**made, schedule=events.from_json(data["schedule"]))
+    case = Case(**made, schedule=events.from_json(data["schedule"]), recording=_recording(data.get("recording")))
     if "digest" in data and data["digest"] != case.digest:
         raise ValueError(f"digest is {data['digest']!r}, but the bits made here have {case.digest!r}: the file or the generator changed")
     return case
+
+
+def _recording(data: Any) -> RecordingFile | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or set(data) != {"path", "sha256"}:
+        raise ValueError(f"field 'recording' must be an object of path and sha256, got {data!r}")
+    return RecordingFile(*(typed(f"recording.{name}", data[name], str) for name in ("path", "sha256")))
 
 
 def save(case: Case, path: Path) -> None:

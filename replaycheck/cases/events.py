@@ -11,12 +11,13 @@ from replaycheck.contract.session import PAD
 __all__ = ["PAD", "STARTS", "Admit", "Copy", "Forward", "Op", "Release", "Restore", "Schedule", "from_json", "to_json"]
 
 #: What a request may start from.
-STARTS = ("zero", "random")
+STARTS = ("zero", "random", "prefill")
 
 
 @dataclass(frozen=True)
 class Admit:
-    """`request`, a fresh id, starts in the free `slot` from a "zero" or a "random" state."""
+    """`request`, a fresh id, starts in the free `slot` from a "zero" or a "random" state, or, where the case has a recording, from the
+    state that a "prefill" handed over."""
 
     slot: int
     request: int

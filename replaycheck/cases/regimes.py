@@ -13,7 +13,7 @@ from . import values as value
 from .layers import Geometry
 from .stream import Floats, Stream
 
-__all__ = ["PROBES", "REGIMES", "Regime", "regime"]
+__all__ = ["PROBES", "RECORDED", "REGIMES", "Regime", "regime"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +104,14 @@ PROBES: dict[str, Regime] = {
     )
 }
 
+#: The regime of cases whose inputs come from a recording: nothing is drawn.
+RECORDED = Regime(name="recorded", description="what the layers of a model received: decays, gates and activations with structure")
+
 
 def regime(name: str) -> Regime:
     """The regime of that name. Raises ValueError listing the known ones."""
+    if name == RECORDED.name:
+        return RECORDED
     found = REGIMES.get(name) or PROBES.get(name)
     if found is None:
         raise ValueError(f"regime {name!r} is not known; known are {', '.join(REGIMES)}")

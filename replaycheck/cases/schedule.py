@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .events import PAD, STARTS, Admit, Copy, Forward, Op, Release, Restore, Schedule
 from .stream import Stream
 
-__all__ = ["PAD", "Admit", "Copy", "Forward", "Op", "Release", "Restore", "Schedule", "lengths", "mixed", "plain", "roots", "validate"]
+__all__ = ["PAD", "Admit", "Copy", "Forward", "Op", "Release", "Restore", "Schedule", "lengths", "mixed", "plain", "restarted", "roots",
+           "validate"]
+
+
+#: What drawn requests start from, in turn.
+_DRAWN = ("zero", "random")
 
 
 def validate(schedule: Sequence[Op], slots: int) -> None:
@@ -74,6 +80,11 @@ def _check_fresh(request: int, seen: set[int]) -> None:
     if request < 0 or request in seen:
         raise ValueError(f"request must be a fresh number of at least 0, got {request}")
     seen.add(request)
+
+
+def restarted(schedule: Sequence[Op], start: str) -> Schedule:
+    """The same events, in which every request that does not start from zero starts from `start`."""
+    return tuple(replace(op, start=start) if isinstance(op, Admit) and op.start != "zero" else op for op in schedule)
 
 
 def roots(schedule: Sequence[Op]) -> dict[int, Admit]:
@@ -163,7 +174,7 @@ class _Life:
         return [slot for slot in range(self.slots) if slot not in self.live]
 
     def _admit(self, slot: int) -> None:
-        self.ops.append(Admit(slot, self.requests, STARTS[(self.requests + self.stream.integer("start", 0, 2)) % 2]))
+        self.ops.append(Admit(slot, self.requests, _DRAWN[(self.requests + self.stream.integer("start", 0, 2)) % 2]))
         self.live.append(slot)
         self.requests += 1
 

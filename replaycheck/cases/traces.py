@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -23,6 +22,7 @@ from replaycheck_reference.variant import Mamba2Variant
 
 from .files import record, typed, write_whole
 from .layers import Geometry
+from .tensors import Tensors, check_finite, one_line
 
 __all__ = ["FORMAT", "Trace", "read_trace", "write_trace"]
 
@@ -58,11 +58,11 @@ def read_trace(path: Path, *, claims: Claims | None = None) -> Trace:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (OSError, SafetensorError) as error:
-        raise UsageError(f"trace {path} cannot be read: {_one_line(error)}") from error
+        raise UsageError(f"trace {path} cannot be read: {one_line(error)}") from error
     try:
-        return _trace(_header(metadata), _Tensors(tensors), Path(path).parent, claims)
+        return _trace(_header(metadata), Tensors(tensors), Path(path).parent, claims)
     except (ValueError, UsageError) as error:
-        raise UsageError(f"trace {path}: {_one_line(error)}") from error
+        raise UsageError(f"trace {path}: {one_line(error)}") from error
 
 
 def write_trace(path: Path, *, claims: Claims, layers: Sequence[Mamba2Layer], windows: Sequence[Window]) -> None:
@@ -82,49 +82,7 @@ def write_trace(path: Path, *, claims: Claims, layers: Sequence[Mamba2Layer], wi
     write_whole(path, save(own, {_KEY: json.dumps(header)}), what="trace")
 
 
-class _Tensors:
-    """The tensors of a file; each is taken once, and checked as it is taken."""
-
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
-        self._left = dict(tensors)
-
-    def has(self, name: str) -> bool:
-        return name in self._left
-
-    def take(self, name: str, shape: tuple[int | None, ...], formats: Sequence[str], *, finite: bool = True) -> Tensor:
-        """The tensor of that name; None in `shape` is any extent. Raises ValueError naming tensor and value."""
-        if name not in self._left:
-            raise ValueError(f"tensor {name!r} is missing")
-        tensor = self._left.pop(name)
-        if not _is_one_of(tensor, formats):
-            raise ValueError(f"tensor {name!r} must be {' or '.join(formats)}, got {tensor.dtype}")
-        if len(shape) != tensor.dim() or any(want not in (None, got) for want, got in zip(shape, tensor.shape, strict=True)):
-            wanted = ", ".join("tokens" if extent is None else str(extent) for extent in shape)
-            raise ValueError(f"tensor {name!r} must have shape [{wanted}], got {list(tensor.shape)}")
-        if finite:
-            _check_finite(name, tensor)
-        return tensor
-
-    def finish(self) -> None:
-        """Raises ValueError where a tensor is left that nothing asked for."""
-        if self._left:
-            raise ValueError(f"tensor {min(self._left)!r} is not known")
-
-
-def _check_finite(name: str, tensor: Tensor) -> None:
-    if not bool(torch.isfinite(tensor).all()):
-        at = (~torch.isfinite(tensor)).nonzero()[0].tolist()
-        raise ValueError(f"tensor {name!r} must be finite, got {tensor[tuple(at)].item()} at {at}")
-
-
-def _is_one_of(tensor: Tensor, formats: Sequence[str]) -> bool:
-    try:
-        return format_name(tensor.dtype) in formats
-    except ValueError:
-        return False
-
-
-def _trace(header: dict[str, Any], tensors: _Tensors, folder: Path, claims: Claims | None) -> Trace:
+def _trace(header: dict[str, Any], tensors: Tensors, folder: Path, claims: Claims | None) -> Trace:
     claims = claims or _claims(header["claims"], folder)
     layers = [_layer(i, entry, tensors) for i, entry in enumerate(header["layers"])]
     windows = [_window(k, entry, tensors, layers, claims) for k, entry in enumerate(header["windows"])]
@@ -169,7 +127,7 @@ def _claims(given: Any, folder: Path) -> Claims:
         raise ValueError(f"field 'claims' holds a value of the wrong type: {error}") from error
 
 
-def _layer(i: int, entry: Any, tensors: _Tensors) -> Mamba2Layer:
+def _layer(i: int, entry: Any, tensors: Tensors) -> Mamba2Layer:
     _check_entry(f"layers[{i}]", entry, (*_GEOMETRY, "variant"))
     dims = {name: typed(f"layers[{i}].{name}", entry[name], int) for name in _GEOMETRY}
     try:
@@ -183,7 +141,7 @@ def _layer(i: int, entry: Any, tensors: _Tensors) -> Mamba2Layer:
     return Mamba2Layer(**dims, variant=variant, **made)
 
 
-def _window(k: int, entry: Any, tensors: _Tensors, layers: list[Mamba2Layer], claims: Claims) -> Window:
+def _window(k: int, entry: Any, tensors: Tensors, layers: list[Mamba2Layer], claims: Claims) -> Window:
     where, name = f"windows[{k}]", f"window.{k}"
     _check_entry(where, entry, (*_PLACE, "paths", "steps"))
     place = {field: typed(f"{where}.{field}", entry[field], int) for field in _PLACE}
@@ -208,7 +166,7 @@ def _window(k: int, entry: Any, tensors: _Tensors, layers: list[Mamba2Layer], cl
     )
 
 
-def _tokens(name: str, tensors: _Tensors, layer: Mamba2Layer, claims: Claims) -> Mamba2Tokens:
+def _tokens(name: str, tensors: Tensors, layer: Mamba2Layer, claims: Claims) -> Mamba2Tokens:
     x = tensors.take(f"{name}.x", (None, layer.heads, layer.head_dim), claims.activations)
     narrow, same = (len(x), layer.groups, layer.state_dim), (format_name(x.dtype),)     # one build has one activation format
     return Mamba2Tokens(
@@ -256,7 +214,7 @@ def _check_starts(windows: list[Window]) -> None:
     for k, window in enumerate(windows):
         end = ends.get((window.request, window.layer, window.position))
         if end is None or not same_bits(window.start, end):
-            _check_finite(f"window.{k}.start", window.start)
+            check_finite(f"window.{k}.start", window.start)
 
 
 def _formats(windows: list[Window]) -> Formats:
@@ -269,7 +227,3 @@ def _formats(windows: list[Window]) -> Formats:
         if other != found[0]:
             raise ValueError(f"window {k} has formats {other}, window 0 has {found[0]}: a trace is of one build")
     return found[0]
-
-
-def _one_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

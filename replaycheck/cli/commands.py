@@ -9,6 +9,7 @@ from .infer import infer
 from .init import init
 from .judge import judge
 from .listing import listing
+from .record import record
 from .replay import replay
 from .report import report
 from .validate import validate
@@ -16,5 +17,6 @@ from .validate import validate
 __all__ = ["COMMANDS"]
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "validate": validate, "replay": replay, "judge": judge, "infer": infer, "init": init, "report": report, "list": listing,
+    "validate": validate, "replay": replay, "judge": judge, "record": record, "infer": infer, "init": init, "report": report,
+    "list": listing,
 }

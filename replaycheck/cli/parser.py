@@ -96,6 +96,39 @@ def _playing() -> _Parser:
     return playing
 
 
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    return int(text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(_whole(part.strip()) for part in text.split(","))
+
+
+def _count(text: str) -> int:
+    if not _whole(text):
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text!r}")
+    return _whole(text)
+
+
+def _add_record(record: argparse.ArgumentParser) -> None:
+    record.add_argument("model", metavar="MODEL", help="trained (the model trained here), mamba2-random, or the directory of a "
+                        "transformers Mamba-2 model with its tokenizer")
+    record.add_argument("out", type=Path, metavar="OUT", help="the safetensors file to write")
+    record.add_argument("--text", type=Path, metavar="FILE", help="what the model reads (default: docstrings of Python)")
+    record.add_argument("--requests", type=_count, default=2, help="requests side by side (default: %(default)s)")
+    record.add_argument("--prefill", type=_whole, default=64, help="tokens of the chunked prefill (default: %(default)s)")
+    record.add_argument("--tokens", type=_count, default=32, help="tokens of a stretch (default: %(default)s)")
+    record.add_argument("--first", type=_whole, default=0, help="decode step at which the first stretch begins (default: %(default)s)")
+    record.add_argument("--stretches", type=_count, default=1, help="stretches of every request (default: %(default)s)")
+    record.add_argument("--every", type=_count, help="decode steps from one stretch to the next (default: one right after another)")
+    record.add_argument("--layers", type=_numbers, metavar="N[,N]", help="which recurrent layers, counted from 0 (default: all)")
+    record.add_argument("--budget", type=_count, default=2_000_000, metavar="BYTES", help="of the tensors (default: %(default)s)")
+    record.add_argument("--seed", type=_whole, default=0, help="of the random model (default: %(default)s)")
+    record.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The parsed arguments. Raises UsageError naming the argument and the value; --help and --version exit."""
     parser = _Parser(prog="replaycheck", description="Judge recurrent-state decode kernels against the exact recurrence.", epilog=_EXITS)
@@ -105,7 +138,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     validate = commands.add_parser("validate", parents=[common, playing], help="run a suite on kernels", epilog=_EXITS)
     validate.add_argument("kernels", nargs="+", metavar="KERNEL", help=_KERNEL_HELP)
-    validate.add_argument("--suite", default="quick", help="quick, merge or deep (default: %(default)s)")
+    validate.add_argument("--suite", help="quick, merge or deep (default: quick)")
+    validate.add_argument("--recording", metavar="FILE", help="play this recording instead of a suite: a safetensors file, or trained-here")
     validate.add_argument("--budget", type=_positive_seconds, metavar="SECONDS", help="start no new case after that many seconds a kernel")
     validate.add_argument("--seed", type=int, default=0, help="which cases are drawn (default: %(default)s)")
 
@@ -131,6 +165,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     init.add_argument("name", metavar="NAME", type=_identifier, help="of the kernel, and of its file: letters, digits and underscores")
     init.add_argument("--kind", choices=("step", "replay"), default="step", help="which adapter (default: %(default)s)")
     _writing(init, None, "directory to write (default: NAME)")
+
+    _add_record(commands.add_parser("record", help="record what the recurrent layers of a model receive"))
 
     shown = commands.add_parser("list", help="what there is to name", description="what there is to name")
     shown.add_argument("what", choices=LISTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 
 from replaycheck.cases.case import Case
@@ -21,14 +22,17 @@ from .measure import Compiler, measure
 from .measurement import Measurement
 from .plan import Job, Plan
 from .reasons import reasons
+from .recorded import RecordedPlan
 from .results import Failure, Run
 from .shrink import shrink
 from .suites import Suite
 from .tally import Tally
 from .uncovered import uncovered
 
-__all__ = ["owed", "run_case", "run_suite", "unopened"]
+__all__ = ["owed", "run_case", "run_recording", "run_suite", "unopened"]
 
+#: Seconds spent on making a failing case of a recording smaller.
+_SHRINK_SECONDS = 10.0
 #: Failing guarantees for which a smaller case is looked for.
 _SHRUNK = 3
 
@@ -67,6 +71,23 @@ def run_case(
     run = _run(crew, [job], owed=owed, floor=None, shrink_seconds=0.0, strict=strict)
     return replace(run, kernel=kernel, what=f"case {job.case.id}", not_covered=("everything but this case",),
                    label=f"{source.claims.name[:80]} case {job.case.id}")
+
+
+def run_recording(
+    sources: Sequence[PlaySource], plan: RecordedPlan, *, kernel: str, table: FunctionTable, budget: float | None = None,
+    strict: bool = False, compiler: Compiler | None = None, progress: Progress | None = None,
+) -> Run:
+    """Play a recording on a kernel, as run_suite runs a suite. The verdict is about these inputs: no cell of the ring is owed."""
+    evidence = Evidence(claims=plan.claims)
+    deadline = math.inf if budget is None else monotonic() + budget
+    crew = Crew(sources=sources, table=table, compiler=compiler, evidence=evidence, progress=progress, deadline=deadline)
+    run = _run(crew, plan.jobs(), owed=plan.owed, floor=None, shrink_seconds=_SHRINK_SECONDS, strict=strict)
+    stem = Path(plan.recording.path).stem
+    left = ["time was out before the recording ended"] if crew.late else []
+    left += [f"the recording was left after {ENOUGH_ERRORS} errors or a hang"] if crew.given_up else []
+    return replace(run, kernel=kernel, what=f"recording {stem}" + ("" if plan.selection.whole else " in part"),
+                   label=f"{plan.claims.name[:80]} recording {stem[:40]}",
+                   not_covered=("everything but this recording: no regime of the suites", *dict.fromkeys(plan.not_covered), *left))
 
 
 def unopened(kernel: str, what: str, error: KernelError) -> Run:

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from replaycheck.cases.case import Case
-from replaycheck.cases.schedule import Forward, plain
+from replaycheck.cases.schedule import Forward, plain, restarted
 from replaycheck.contract.claims import Claims
 
 from .measurement import Measurement
@@ -29,7 +29,7 @@ def _schedules(case: Case) -> Iterator[dict[str, Any]]:
     longest = max(case.lengths.values(), default=1)
     for requests, tokens in dict.fromkeys(((1, case.capacity), (1, longest // 2), (1, longest - 1), (1, longest), (2, longest))):
         if tokens >= 1:
-            yield {"schedule": plain(requests, tokens), "slots": requests}
+            yield {"schedule": restarted(plain(requests, tokens), case.inputs.START), "slots": requests}
     forwards = [step for step, op in enumerate(case.schedule) if isinstance(op, Forward)]
     for keep in dict.fromkeys((len(forwards) // 2, len(forwards) - 1)):
         if keep > 0:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from replaycheck.cases.case import Case
 from replaycheck.cases.events import Forward
+from replaycheck.cases.schedule import restarted
 from replaycheck.contract.claims import Claims
 from replaycheck.play.source import PlaySource
 from replaycheck.verdict.measurement import Measurement
@@ -63,8 +64,8 @@ def representable(case: Case) -> Case | None:
     the formats."""
     variant = replace(case.variant, gated=False, decay_parameter="A", dt_limits=None)
     named = replace(case, schedule=()) if case.law.exact else replace(case, name=f"{case.name}, representable", schedule=(),
-                                                                      regime="representable", variant=variant)
-    schedule = case.schedule
+                                                                      regime="representable", variant=variant, recording=None)
+    schedule = restarted(case.schedule, "random")
     while any(isinstance(op, Forward) for op in schedule):
         try:
             return replace(named, schedule=schedule)
