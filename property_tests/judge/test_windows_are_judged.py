@@ -9,9 +9,11 @@ import torch
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from made_windows import decayed_by, exactly, failed, judged, layer, windows, without_token
+from made_windows import POLICY, decayed_by, exactly, failed, judged, layer, windows, without_token
 
-from replaycheck.judge.windows import continuity_measurement
+from replaycheck.judge.windows import continuity_measurement, judge_windows
+from replaycheck_reference.gauge.functions import load_table
+from replaycheck_reference.policy import Softplus
 from replaycheck_reference.recurrences.batched.mamba2 import decompose
 
 
@@ -152,3 +154,11 @@ def test_a_window_without_publication_is_judged_by_its_outputs() -> None:
     made = layer(head_dim=16, state_dim=16)
     cut = [replace(w, end=None, paths=("output",) * 4) for w in windows(made)]
     assert {m.guarantee for m in judged(made, cut)} == {"outputs", "gates"}
+
+
+def test_a_budget_without_end_lets_nothing_pass() -> None:
+    made = layer(head_dim=16, state_dim=16)
+    policy = replace(POLICY, softplus=Softplus(units=1e308)).built(state="fp32", output="fp32")
+    found = failed(judge_windows(windows(made), [made], policy, load_table("numpy")))
+    assert {"outputs", "state"} <= set(found)
+    assert found["state"].diagnosis == "the claimed policy sets no bound here: anything would pass"

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from replaycheck_reference.gauge.functions import FP32_UNIT, HIGHEST, LOWEST
 
-__all__ = ["main", "measure"]
+__all__ = ["SCALES", "main", "measure", "numpy_function", "true_function"]
 
 #: Below this binade one argument in 64 is taken: results there differ from those of their neighbours by less than a rounding.
 _EVERY = -26
@@ -31,7 +31,8 @@ _MANTISSAS = 1 << 23
 _NORMAL = 2.0**-126
 
 
-def _true(function: str, x: Tensor) -> Tensor:
+def true_function(function: str, x: Tensor) -> Tensor:
+    """The function's value in float64."""
     x = x.to(torch.float64)
     if function in ("exp", "exp2"):
         return torch.exp(x)
@@ -61,7 +62,7 @@ def measure(evaluate: Callable[[str, Tensor], Tensor], device: str) -> dict[str,
 
 def _worst(function: str, x: Tensor, evaluate: Callable[[str, Tensor], Tensor]) -> float:
     x = x[x.abs() <= _LIMITS[function]]
-    true = _true(function, x)
+    true = true_function(function, x)
     seen = evaluate(function, x).to(torch.float64)
     scale = true.abs() if SCALES[function] == "relative" else 1 + true
     kept = true.abs() >= _NORMAL
@@ -69,7 +70,8 @@ def _worst(function: str, x: Tensor, evaluate: Callable[[str, Tensor], Tensor]) 
     return float(error.max()) if error.numel() else 0.0
 
 
-def _numpy(function: str, x: Tensor) -> Tensor:
+def numpy_function(function: str, x: Tensor) -> Tensor:
+    """The function of fp32 arguments as the interpreter computes it."""
     value = x.numpy()
     with np.errstate(all="ignore"):
         if function == "exp":
@@ -106,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
         source |= {"triton": triton.__version__, "device": torch.cuda.get_device_name(), "driver": _driver()}
         errors = measure(_cuda(), "cuda")
     else:
-        errors = measure(_numpy, "cpu")
+        errors = measure(numpy_function, "cpu")
     rounded = {f: [[float(f"{v:.4g}") for v in row] for row in rows] for f, rows in errors.items()}
     table = {"backend": options.out.stem, "source": source, "scales": SCALES, "errors": rounded}
     options.out.write_text(json.dumps(table, indent=1) + "\n")

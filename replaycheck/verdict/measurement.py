@@ -37,10 +37,10 @@ class Measurement:
 
     @property
     def ratio(self) -> float:
-        """value / budget; NaN or infinite values, and any value over a zero budget, give inf."""
+        """value / budget; NaN or infinite values, and any value over a budget of zero or without end, give inf."""
         if not math.isfinite(self.value):
             return math.inf
-        if self.budget == 0:
+        if self.budget == 0 or not math.isfinite(self.budget):
             return 0.0 if self.value == 0 else math.inf
         return self.value / self.budget
 

@@ -16,6 +16,7 @@ from .fields import fit, output_fields, state_fields
 
 __all__ = ["diagnose_output", "diagnose_state"]
 
+_UNBOUNDED = "the claimed policy sets no bound here: anything would pass"
 #: A cause is named where it explains this share of the residual's energy.
 _EXPLAINS = 0.9
 #: A weight this near 0, 1 or 2 times its own is that.
@@ -45,6 +46,8 @@ class _Story:
 
 def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
     """Why the outputs of one window, token and head are off."""
+    if not bool(torch.isfinite(batch.outputs.budget[window, token, head]).all()):
+        return _UNBOUNDED
     residual = (batch.outputs.seen - batch.outputs.exact)[window, token, head]
     fields = output_fields(batch.terms)[window, token, head, : token + 2]
     ages = ["the start state"] + [f"the token of age {token - j}" for j in range(token + 1)]
@@ -69,6 +72,8 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
 def diagnose_state(batch: Batch, window: int, head: int) -> str:
     """Why the published state of one window and head is off."""
     assert batch.end is not None
+    if not bool(torch.isfinite(batch.end.budget[window, head]).all()):
+        return _UNBOUNDED
     residual = (batch.end.seen - batch.end.exact)[window, head].flatten()
     if not bool(torch.isfinite(residual).all()):
         return "not finite where the exact value is"

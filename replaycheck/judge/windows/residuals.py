@@ -77,6 +77,8 @@ def _worst(residuals: Sequence[Residual]) -> tuple[int, tuple[int, ...]] | None:
 def _measurement(
     guarantee: str, residual: Residual, at: tuple[int, ...], place: dict[str, int | str], derivation: str, residuals: Sequence[Residual]
 ) -> Measurement:
+    budget = float(residual.budget[at])
+    value = float(residual.excess[at]) if math.isfinite(budget) else math.inf
     facts = {
         "elements": sum(r.seen.numel() for r in residuals), "error": float(residual.error[at]),
         "last rounding": float(residual.rounding[at]),
@@ -84,7 +86,7 @@ def _measurement(
         "implied bits": _significand(residuals),
     }
     return Measurement(
-        guarantee=guarantee, value=float(residual.excess[at]), budget=float(residual.budget[at]), derivation=derivation, place=place,
+        guarantee=guarantee, value=value, budget=budget, derivation=derivation, place=place,
         got=float(residual.seen[at]), exact=float(residual.exact[at]), facts=facts,
     )
 
