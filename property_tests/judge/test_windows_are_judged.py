@@ -14,7 +14,7 @@ from made_windows import POLICY, decayed_by, exactly, failed, judged, layer, win
 from replaycheck.judge.windows import continuity_measurement, judge_windows
 from replaycheck_reference.gauge.functions import load_table
 from replaycheck_reference.policy import Softplus
-from replaycheck_reference.recurrences.batched.mamba2 import decompose
+from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
 
 
 @examples(25)
@@ -162,3 +162,18 @@ def test_a_budget_without_end_lets_nothing_pass() -> None:
     found = failed(judge_windows(windows(made), [made], policy, load_table("numpy")))
     assert {"outputs", "state"} <= set(found)
     assert found["state"].diagnosis == "the claimed policy sets no bound here: anything would pass"
+
+
+def test_operands_cut_toward_zero_are_no_gate_error_where_the_claim_cuts_them() -> None:
+    made = layer(heads=4, rate=0.005)
+
+    def cut_readout(terms: Mamba2Terms) -> tuple[torch.Tensor, torch.Tensor]:
+        start = (terms.start.float().view(torch.int32) & -8192).view(torch.float32).double()
+        return replace(terms, readout=torch.einsum("hpn,mhn->mhp", start, terms.C)).outputs(), terms.end()
+
+    cut = [replace(w, start=w.start.abs(), tokens=replace(w.tokens, C=w.tokens.C.abs())) for w in windows(made, count=16)]
+    cut = [replace(w, outputs=cut_readout(decompose(made, w.start, w.tokens))[0].float(), end=None) for w in cut]
+    policy = replace(POLICY, paths={name: replace(path, readout="tf32") for name, path in POLICY.paths.items()})
+    claimed = judge_windows(cut, [made], policy.built(state="fp32", output="fp32"), load_table("numpy"))
+    assert not failed(claimed)
+    assert "gates" in failed(judged(made, cut))

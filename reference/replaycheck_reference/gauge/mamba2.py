@@ -18,7 +18,7 @@ from ..policy import Path, Policy, Storage
 from ..recurrences.batched.mamba2 import Mamba2Terms
 from .functions import FunctionTable
 from .gates import GateErrors, gate_errors
-from .units import accumulator_unit, additions, growth, product_error, tiny
+from .units import accumulator_unit, additions, growth, product_error, sum_bias, tiny
 
 __all__ = ["Mamba2Bound", "StateShares", "bound", "storage_error"]
 
@@ -27,8 +27,8 @@ __all__ = ["Mamba2Bound", "StateShares", "bound", "storage_error"]
 class StateShares:
     """The end state's budget by kind, for fitted coefficients.
 
-    decay: relative error allowed to the decay of the start state, [..., heads]. weight: relative error allowed to each token's weight,
-    [..., tokens, heads], inf where the weight is zero. shared: relative size of roundings that a whole row or column shares.
+    decay: relative error allowed to the decay of the start state, [..., heads]; weight: to each token's weight, [..., tokens, heads], inf
+    where the weight is zero; biased sums included. shared: relative size of roundings that a whole row or column shares.
     scattered: absolute size of all other roundings, [..., heads, head_dim, state_dim].
     """
 
@@ -42,8 +42,8 @@ class StateShares:
 class Mamba2Bound:
     """Absolute errors allowed before the last rounding: outputs [..., tokens, heads, head_dim], end [..., heads, head_dim, state_dim].
 
-    output_decay: relative error allowed to the decay of the start state in each output, the z gate's own error included:
-    [..., tokens, heads].
+    output_decay: relative error allowed to the decay of the start state in each output, with what the z gate, cut operands and biased sums
+    of the readout add to it: [..., tokens, heads].
     """
 
     outputs: Tensor
@@ -70,7 +70,8 @@ def bound(
         gates = gate_errors(layer, terms, policy, path, table)
         mine = torch.tensor([p == name for p in paths], device=outputs.device)[:, None]
         outputs = torch.where(mine[..., None], _outputs(terms, gates, policy, path, table, activation), outputs)
-        output_decay = torch.where(mine, gates.decay / terms.decay + _gate_error(terms, policy, table), output_decay)
+        biased = product_error(path.readout, given=activation).operand + sum_bias(terms.B.shape[-1], path)
+        output_decay = torch.where(mine, gates.decay / terms.decay + biased + _gate_error(terms, policy, table), output_decay)
     folded = policy.paths[_folding(policy, paths)]
     end, shares = _end(terms, gate_errors(layer, terms, policy, folded, table), policy, folded, activation)
     return Mamba2Bound(outputs=outputs, output_decay=output_decay, end=end, shares=shares)
@@ -106,8 +107,9 @@ def _end(terms: Mamba2Terms, gates: GateErrors, policy: Policy, path: Path, acti
     scattered = scattered + _end_floor(terms, policy, path, product.absolute)
     gated = start * (decay_error * (1 + begun))[..., None, None] + outer((weight_error * (1 + later))[..., None] * x)
     error = scattered + gated + _float64_error(terms) * (start * decay[..., None, None] + outer(weight[..., None] * x))
+    biased = sum_bias(tokens + 1, path)
     shares = StateShares(
-        decay=decay_error / decay, weight=weight_error / weight, shared=fp32 + product.operand, scattered=scattered,
+        decay=decay_error / decay + biased, weight=weight_error / weight + biased, shared=fp32 + product.operand, scattered=scattered,
     )
     return error, shares
 

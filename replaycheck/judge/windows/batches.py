@@ -41,7 +41,7 @@ class Residual:
         return (self.seen - self.exact).abs()
 
     def ratio(self) -> Tensor:
-        """excess / budget; inf where what was seen is not finite and should be, and where the budget has no end and would allow anything."""
+        """excess / budget; inf where what was seen is not finite and should be, and where the budget has no end."""
         ratio = torch.where(self.excess == 0, 0.0, self.excess / self.budget)
         return torch.where(torch.isnan(ratio) | ~torch.isfinite(self.budget), torch.inf, ratio)
 
