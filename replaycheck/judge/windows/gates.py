@@ -27,7 +27,7 @@ __all__ = ["DEVIATIONS", "gate_measurement"]
 DEVIATIONS = 8.0
 #: Elements of the fields held at once.
 _ELEMENTS = 1 << 22
-_DERIVATION = "the claimed policy's gate error and biased sums, roundings shared by rows or columns, 8 standard deviations of scattered ones"
+_DERIVATION = "the claimed policy's gate error and biased sums, those a row or column shares, 8 standard deviations of scattered ones"
 
 
 @dataclass(frozen=True, kw_only=True)
