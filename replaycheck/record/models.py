@@ -46,14 +46,14 @@ def opened_model(name: str, *, seed: int = 0) -> Opened:
         model, said = trained_model(), training()
         return Opened(model, f"the model {said['description']}, {said['loss_after']} nats a byte", _bytes,
                       lambda tokens, caches: model(tokens, model.empty(len(tokens)) if caches is None else caches)[1])
+    if name != "mamba2-random" and not Path(name).is_dir():
+        raise UsageError(f"model {name!r} is neither 'trained', 'mamba2-random' nor a directory")
     transformers = _transformers(name)
     if name == "mamba2-random":
         torch.manual_seed(seed)
         config = transformers.Mamba2Config(hidden_size=64, expand=2, num_heads=4, head_dim=32, state_size=32, n_groups=2, chunk_size=32,
                                            num_hidden_layers=2, vocab_size=256)
         return _with_cache(transformers.Mamba2ForCausalLM(config), f"a random Mamba-2 of transformers, seed {seed}", _bytes)
-    if not Path(name).is_dir():
-        raise UsageError(f"model {name!r} is neither 'trained', 'mamba2-random' nor a directory")
     try:
         module = transformers.Mamba2ForCausalLM.from_pretrained(name, local_files_only=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, local_files_only=True)
