@@ -64,16 +64,16 @@ def bound(
     unknown = sorted(set(paths) - set(policy.paths))
     if unknown:
         raise ValueError(f"path {unknown[0]!r} is not in the policy; it has {', '.join(sorted(policy.paths))}")
+    folding = _folding(policy, paths)
+    errors = {name: gate_errors(layer, terms, policy, policy.paths[name], table) for name in sorted({*paths, folding})}
     outputs, output_decay = torch.zeros_like(terms.x), torch.zeros_like(terms.decay)
     for name in sorted(set(paths)):
-        path = policy.paths[name]
-        gates = gate_errors(layer, terms, policy, path, table)
+        path, gates = policy.paths[name], errors[name]
         mine = torch.tensor([p == name for p in paths], device=outputs.device)[:, None]
         outputs = torch.where(mine[..., None], _outputs(terms, gates, policy, path, table, activation), outputs)
         biased = product_error(path.readout, given=activation).operand + sum_bias(terms.B.shape[-1], path)
         output_decay = torch.where(mine, gates.decay / terms.decay + biased + _gate_error(terms, policy, table), output_decay)
-    folded = policy.paths[_folding(policy, paths)]
-    end, shares = _end(terms, gate_errors(layer, terms, policy, folded, table), policy, folded, activation)
+    end, shares = _end(terms, errors[folding], policy, policy.paths[folding], activation)
     return Mamba2Bound(outputs=outputs, output_decay=output_decay, end=end, shares=shares)
 
 

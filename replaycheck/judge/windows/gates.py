@@ -83,7 +83,7 @@ def _fit_some(batch: Batch, some: slice) -> _Fitted:
     assert batch.end is not None
     terms, shares = batch.terms, batch.bound.shares
     part = _Part(
-        start=terms.start[some], weight=terms.weight[some][:, -1], x=terms.x[some], B=terms.B[some],
+        weight=terms.weight[some][:, -1], x=terms.x[some], B=terms.B[some],
         fields=state_fields(terms)[some], residual=(batch.end.seen - batch.end.exact)[some].flatten(-2),
         scattered=(shares.scattered + batch.end.rounding)[some].flatten(-2), exact=batch.end.exact[some].flatten(-2),
     )
@@ -91,11 +91,9 @@ def _fit_some(batch: Batch, some: slice) -> _Fitted:
     gate = _gate(solved, torch.cat([shares.decay[some][..., None], shares.weight[some].transpose(-1, -2)], -1))
     budget = gate + shares.shared * _shared(solved, part) + DEVIATIONS * _scatter(solved, part)
     known = solved.known & torch.isfinite(gate)
-    zero = torch.zeros_like(budget)
     return _Fitted(
-        windows=batch.windows[some], coefficients=torch.where(known, solved.coefficients, zero),
-        budget=torch.where(known, budget, torch.inf),
-        gate=torch.where(known, gate, torch.inf),
+        windows=batch.windows[some], coefficients=torch.where(known, solved.coefficients, 0.0),
+        budget=torch.where(known, budget, torch.inf), gate=torch.where(known, gate, torch.inf),
     )
 
 
@@ -103,7 +101,6 @@ def _fit_some(batch: Batch, some: slice) -> _Fitted:
 class _Part:
     """Some windows of a batch: factors of their fields [windows, ...], residual, scattered budget and exact state, flat per head."""
 
-    start: Tensor
     weight: Tensor
     x: Tensor
     B: Tensor

@@ -45,18 +45,17 @@ def pooled_decay_measurements(judged: Sequence[Batch]) -> list[Measurement]:
     """One measurement a path: the weighted mean error of the decay that outputs show. Paths with too few rows are left out."""
     fitted: dict[str, list[_Outputs]] = {}
     for batch in judged:
+        fields = output_fields(batch.terms)
         for token, path in enumerate(batch.paths):
             if batch.layer.head_dim >= _ROWS_A_FIELD * (token + 2):
-                fitted.setdefault(path, []).append(_fitted(batch, token))
+                fitted.setdefault(path, []).append(_fitted(batch, token, fields[:, token, :, : token + 2]))
     policy = judged[0].policy if judged else Policy()
     return [m for path, parts in sorted(fitted.items()) if (m := _measurement(path, parts, policy.paths[path])) is not None]
 
 
-def _fitted(batch: Batch, token: int) -> _Outputs:
+def _fitted(batch: Batch, token: int, fields: Tensor) -> _Outputs:
     """The fits of one token's outputs in which the decay of the start state stands apart from every token."""
-    fields = output_fields(batch.terms)[:, token, :, : token + 2]
-    residual = batch.outputs.seen - batch.outputs.exact
-    solved = fit(fields, residual[:, token])
+    solved = fit(fields, (batch.outputs.seen - batch.outputs.exact)[:, token])
     scattered = (batch.outputs.budget + batch.outputs.rounding)[:, token]
     variance = ((solved.rows[..., 0, :] ** 2) * scattered**2).sum(-1) / 3
     gate = batch.bound.output_decay[:, token]
