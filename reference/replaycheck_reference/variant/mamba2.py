@@ -1,11 +1,12 @@
-"""The parameters of form of a recurrence: which mathematics, not how it is rounded."""
+"""The parameters of form of Mamba-2."""
 
 from __future__ import annotations
 
-import struct
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, ClassVar, Literal
+
+from .numbers import is_fp32
 
 __all__ = ["Mamba2Variant"]
 
@@ -51,14 +52,6 @@ class Mamba2Variant:
 def _limits(given: Any) -> tuple[float, float]:
     """The two limits. Raises ValueError naming them."""
     numbers = isinstance(given, (tuple, list)) and len(given) == 2 and all(type(v) in (int, float) for v in given)
-    if not numbers or not 0 <= given[0] <= given[1] < inf or any(_fp32(v) != v for v in given):
+    if not numbers or not 0 <= given[0] <= given[1] < inf or not all(is_fp32(v) for v in given):
         raise ValueError(f"variant.dt_limits must be two fp32 numbers with 0 <= low <= high, got {given!r}")
     return float(given[0]), float(given[1])
-
-
-def _fp32(value: float) -> float:
-    """The fp32 number nearest to value, infinite beyond all."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return inf
