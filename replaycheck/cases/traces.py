@@ -220,7 +220,7 @@ def _check_starts(windows: list[Window]) -> None:
 def _formats(windows: list[Window]) -> Formats:
     """The formats of the build. Raises ValueError where two windows differ: they come from two builds."""
     found = [
-        Formats(state=format_name(w.start.dtype), activation=format_name(w.tokens.x.dtype), output=format_name(w.outputs.dtype))
+        Formats(state=format_name(w.start.dtype), activation=format_name(w.tokens.dtype), output=format_name(w.outputs.dtype))
         for w in windows
     ]
     for k, other in enumerate(found):

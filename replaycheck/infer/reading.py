@@ -12,6 +12,7 @@ from replaycheck.compile.ptx import Instructions, read
 from replaycheck.judge.windows.batches import Batch, Residual
 from replaycheck_reference.formats.arrays import ulp
 from replaycheck_reference.policy import Policy
+from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms
 
 from .lattice import PRODUCTS, put
 from .probes import Probe
@@ -52,6 +53,7 @@ def identity_from(probe: Probe) -> float | None:
 def _dt_seen(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Raw dt as fp32 and the dt in the state, [heads], of every published token that has a column of its own."""
     found = []
+    assert isinstance(batch.terms, Mamba2Terms)
     for index, window in enumerate(batch.windows):
         tokens, columns = len(window.paths), batch.layer.state_dim
         if window.end is None or window.position + tokens > columns:

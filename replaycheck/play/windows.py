@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from replaycheck_reference.layer import Mamba2Tokens
+from replaycheck_reference.layer import Tokens
 
 __all__ = ["Window"]
 
@@ -26,7 +26,7 @@ class Window:
     layer: int
     position: int
     start: Tensor
-    tokens: Mamba2Tokens
+    tokens: Tokens
     outputs: Tensor
     paths: tuple[str, ...]
     steps: tuple[int, ...]

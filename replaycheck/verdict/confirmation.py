@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from replaycheck.play.result import Play
 from replaycheck.play.windows import Window
-from replaycheck_reference.layer import Mamba2Layer
-from replaycheck_reference.recurrences.confirm import confirm
+from replaycheck_reference.layer import Layer
+from replaycheck_reference.recurrence import recurrence_of
 
 from .measurement import Measurement
 
@@ -21,7 +21,7 @@ def confirmed(m: Measurement, play: Play) -> str:
     return confirmed_window(m, play.windows, {i: play.case.layer(i) for i in range(play.case.layers)})
 
 
-def confirmed_window(m: Measurement, windows: Sequence[Window], layers: Mapping[int, Mamba2Layer]) -> str:
+def confirmed_window(m: Measurement, windows: Sequence[Window], layers: Mapping[int, Layer]) -> str:
     """The same among any windows."""
     window = next((w for w in windows if _holds(w, m)), None)
     if window is None or m.exact is None:
@@ -30,8 +30,8 @@ def confirmed_window(m: Measurement, windows: Sequence[Window], layers: Mapping[
     token = len(window.paths) - 1 if column is not None else int(m.place["token"]) - window.position
     if not bool(window.start.isfinite().all()):
         return f"{m.guarantee}: the window starts from values that are not finite, so no exact value exists"
-    found = confirm(layers[window.layer], window.start, window.tokens, token, head, row, None if column is None else int(column),
-                    digits=_DIGITS)
+    layer, cell = layers[window.layer], None if column is None else int(column)
+    found = recurrence_of(layer).confirm(layer, window.start, window.tokens, token, head, row, cell, digits=_DIGITS)
     proof = "no ball engine is installed, so no radius is proven" if found.radius is None else f"radius {found.radius:.1e}"
     apart = abs(found.nearest - m.exact)
     share = f", {apart / m.budget:.1e} of the budget" if m.budget > 0 else ""

@@ -12,30 +12,42 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..formats.arrays import ulp, unit
+from ..formats.arrays import unit
 from ..layer import Mamba2Layer
-from ..policy import Path, Policy, Storage
+from ..policy import Path, Policy
 from ..recurrences.batched.mamba2 import Mamba2Terms
 from .functions import FunctionTable
 from .gates import GateErrors, gate_errors
-from .units import accumulator_unit, additions, growth, product_error, sum_bias, tiny
+from .units import accumulator_unit, additions, growth, product_error, storage_error, sum_bias, tiny
 
-__all__ = ["Mamba2Bound", "StateShares", "bound", "storage_error"]
+__all__ = ["Mamba2Bound", "StateShares", "bound"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateShares:
-    """The end state's budget by kind, for fitted coefficients.
+    """The end state's budget by kind, for fitted coefficients; see `recurrence.Shares`.
 
-    decay: relative error allowed to the decay of the start state, [..., heads]; weight: to each token's weight, [..., tokens, heads], inf
-    where the weight is zero; biased sums included. shared: relative size of roundings that a whole row or column shares.
+    allowed: relative error allowed to the decay of the start state, then to each token's weight, [..., heads, 1 + tokens], inf where it is
+    zero; biased sums included. shared: relative size of roundings that a whole row or column shares, of products of `row` and `column`.
     scattered: absolute size of all other roundings, [..., heads, head_dim, state_dim].
+    weight: of each token at the end, [..., tokens, heads]. row, column: x and B, [..., tokens, heads, head_dim or state_dim].
     """
 
-    decay: Tensor
-    weight: Tensor
+    allowed: Tensor
     shared: float
     scattered: Tensor
+    weight: Tensor
+    row: Tensor
+    column: Tensor
+
+    def together(self, rows: Tensor, some: slice) -> Tensor:
+        """The most that roundings, one a row or one a column of each token's product, can put into each coefficient."""
+        size, row, column = self.weight[some].abs(), self.row[some], self.column[some]
+        by_row = torch.einsum("whipn,wjhn->whipj", rows, column).abs()
+        by_column = torch.einsum("whipn,wjhp->whinj", rows, row).abs()
+        rowwise = torch.einsum("whipj,wjhp,wjh->whi", by_row, row.abs(), size)
+        columnwise = torch.einsum("whinj,wjhn,wjh->whi", by_column, column.abs(), size)
+        return self.shared * (rowwise + columnwise)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +95,6 @@ def _folding(policy: Policy, paths: Sequence[str]) -> str:
     return "flush" if paths[-1] == "output" and flush is not None and flush.folds == "before" else paths[-1]
 
 
-def storage_error(exact: Tensor, error: Tensor, storage: Storage) -> Tensor:
-    """What storing adds: half an ulp (a whole one unless nearest) of the format at |exact| + error, where the stored value may lie."""
-    step = ulp(exact.abs() + error, storage.format)
-    return step * (0.5 if storage.rounding == "nearest" else 1.0)
-
-
 def _end(terms: Mamba2Terms, gates: GateErrors, policy: Policy, path: Path, activation: str) -> tuple[Tensor, StateShares]:
     tokens = terms.x.shape[-3]
     adds = growth(additions(tokens + 1, path.order), accumulator_unit(path.accumulator))
@@ -109,7 +115,8 @@ def _end(terms: Mamba2Terms, gates: GateErrors, policy: Policy, path: Path, acti
     error = scattered + gated + _float64_error(terms) * (start * decay[..., None, None] + outer(weight[..., None] * x))
     biased = sum_bias(tokens + 1, path)
     shares = StateShares(
-        decay=decay_error / decay + biased, weight=weight_error / weight + biased, shared=fp32 + product.operand, scattered=scattered,
+        allowed=torch.cat([(decay_error / decay + biased)[..., None], (weight_error / weight + biased).transpose(-1, -2)], -1),
+        shared=fp32 + product.operand, scattered=scattered, weight=terms.weight[..., -1, :, :], row=terms.x, column=terms.B,
     )
     return error, shares
 

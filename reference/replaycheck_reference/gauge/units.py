@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..formats.arrays import smallest_normal, smallest_subnormal, unit
-from ..policy import Path, Policy
+from torch import Tensor
 
-__all__ = ["ProductError", "accumulator_unit", "additions", "growth", "product_error", "sum_bias", "tiny"]
+from ..formats.arrays import smallest_normal, smallest_subnormal, ulp, unit
+from ..policy import Path, Policy, Storage
+
+__all__ = ["ProductError", "accumulator_unit", "additions", "growth", "product_error", "storage_error", "sum_bias", "tiny"]
 
 
 def growth(count: float, size: float) -> float:
@@ -44,6 +46,12 @@ def tiny(policy: Policy, path: Path) -> float:
     narrow = "fp32" if path.accumulator == "tensor" else path.accumulator
     floor = smallest_normal if policy.ftz else smallest_subnormal
     return max(floor("fp32"), floor(narrow)) if narrow != "fp64" else floor("fp32")
+
+
+def storage_error(exact: Tensor, error: Tensor, storage: Storage) -> Tensor:
+    """What storing adds: half an ulp (a whole one unless nearest) of the format at |exact| + error, where the stored value may lie."""
+    step = ulp(exact.abs() + error, storage.format)
+    return step * (0.5 if storage.rounding == "nearest" else 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

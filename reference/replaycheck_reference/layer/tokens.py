@@ -20,6 +20,11 @@ class TokenRun:
         """The tensors that are there, by name."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The activation dtype: that of what is multiplied with the state."""
+        return next(iter(self.tensors().values())).dtype
+
     def __len__(self) -> int:
         return int(next(iter(self.tensors().values())).shape[0])
 

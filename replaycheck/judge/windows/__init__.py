@@ -10,7 +10,7 @@ from replaycheck.play.result import Play
 from replaycheck.play.windows import Window
 from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.gauge.functions import FunctionTable
-from replaycheck_reference.layer import Mamba2Layer
+from replaycheck_reference.layer import Layer
 from replaycheck_reference.policy import Policy
 
 from .batches import batches
@@ -28,7 +28,7 @@ WINDOW_GUARANTEES = ("outputs", "state", "gates", "rounding")
 
 
 def judge_windows(
-    windows: Sequence[Window], layers: Mapping[int, Mamba2Layer] | Sequence[Mamba2Layer], policy: Policy, table: FunctionTable,
+    windows: Sequence[Window], layers: Mapping[int, Layer] | Sequence[Layer], policy: Policy, table: FunctionTable,
     *, case: str = "", regime: str = "",
 ) -> list[Measurement]:
     """The worst of all windows for each guarantee; "gates" and "rounding" speak of states and of outputs apart. The policy's state and

@@ -11,10 +11,10 @@ from torch import Tensor
 from replaycheck.play.windows import Window
 from replaycheck_reference.formats.arrays import format_name, max_finite
 from replaycheck_reference.gauge.functions import FunctionTable
-from replaycheck_reference.gauge.mamba2 import Mamba2Bound, bound, storage_error
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.gauge.units import storage_error
+from replaycheck_reference.layer import Layer, Tokens
 from replaycheck_reference.policy import Policy, Storage
-from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
+from replaycheck_reference.recurrence import Bound, Terms, recurrence_of
 
 __all__ = ["Batch", "Residual", "batches", "under"]
 
@@ -51,10 +51,10 @@ class Batch:
     """Windows of one layer, length and path sequence, with their terms and budgets. end is None where no state was published."""
 
     windows: tuple[Window, ...]
-    layer: Mamba2Layer
+    layer: Layer
     policy: Policy
-    terms: Mamba2Terms
-    bound: Mamba2Bound
+    terms: Terms
+    bound: Bound
     outputs: Residual
     end: Residual | None
 
@@ -64,7 +64,7 @@ class Batch:
 
 
 def batches(
-    windows: Sequence[Window], layers: Mapping[int, Mamba2Layer] | Sequence[Mamba2Layer], policy: Policy, table: FunctionTable
+    windows: Sequence[Window], layers: Mapping[int, Layer] | Sequence[Layer], policy: Policy, table: FunctionTable
 ) -> Iterator[Batch]:
     """The windows grouped by layer, paths and whether they end in a publication, a bounded number of elements at a time."""
     groups: dict[tuple[int, tuple[str, ...], bool], list[Window]] = {}
@@ -79,11 +79,12 @@ def batches(
             yield _batch(tuple(members[first : first + room]), layer, policy, table)
 
 
-def _batch(windows: tuple[Window, ...], layer: Mamba2Layer, policy: Policy, table: FunctionTable) -> Batch:
+def _batch(windows: tuple[Window, ...], layer: Layer, policy: Policy, table: FunctionTable) -> Batch:
     start = torch.stack([w.start for w in windows])
     tokens = _stack([w.tokens for w in windows])
-    terms = decompose(layer, start, tokens)
-    budget = bound(layer, terms, policy, windows[0].paths, table, activation=format_name(tokens.x.dtype))
+    recurrence = recurrence_of(layer)
+    terms = recurrence.decompose(layer, start, tokens)
+    budget = recurrence.bound(layer, terms, policy, windows[0].paths, table, activation=format_name(tokens.dtype))
     seen = torch.stack([w.outputs for w in windows])
     outputs = _residual(seen, terms.outputs(), budget.outputs, policy, "output")
     ends = [w.end for w in windows if w.end is not None]
@@ -93,18 +94,16 @@ def _batch(windows: tuple[Window, ...], layer: Mamba2Layer, policy: Policy, tabl
 
 def under(batch: Batch, policy: Policy, table: FunctionTable) -> Batch:
     """The same windows held to another policy, whose state and output formats are those of the windows."""
-    budget = bound(batch.layer, batch.terms, policy, batch.paths, table, activation=format_name(batch.windows[0].tokens.x.dtype))
+    bound = recurrence_of(batch.layer).bound
+    budget = bound(batch.layer, batch.terms, policy, batch.paths, table, activation=format_name(batch.windows[0].tokens.dtype))
     outputs = _held(batch.outputs.seen, batch.outputs.exact, budget.outputs, policy.output)
     end = None if batch.end is None else _held(batch.end.seen, batch.end.exact, budget.end, policy.state)
     return replace(batch, policy=policy, bound=budget, outputs=outputs, end=end)
 
 
-def _stack(parts: list[Mamba2Tokens]) -> Mamba2Tokens:
-    z = None if parts[0].z is None else torch.stack([p.z for p in parts if p.z is not None])
-    return Mamba2Tokens(
-        x=torch.stack([p.x for p in parts]), dt=torch.stack([p.dt for p in parts]),
-        B=torch.stack([p.B for p in parts]), C=torch.stack([p.C for p in parts]), z=z,
-    )
+def _stack(parts: list[Tokens]) -> Tokens:
+    stacked = {name: torch.stack([part.tensors()[name] for part in parts]) for name in parts[0].tensors()}
+    return replace(parts[0], **stacked)  # type: ignore[arg-type]
 
 
 def _residual(seen: Tensor, exact: Tensor, budget: Tensor, policy: Policy, which: str) -> Residual:

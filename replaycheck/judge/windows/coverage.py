@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from .batches import Batch
-from .fields import output_fields
 
 __all__ = ["Cell", "covered_cells"]
 
@@ -19,7 +18,7 @@ def covered_cells(judged: Sequence[Batch]) -> list[Cell]:
     """Cells in which losing or doubling the one token puts some output over its budget, whatever the rounding errors present."""
     cells: set[Cell] = set()
     for batch in judged:
-        fields = output_fields(batch.terms)[..., 1:, :].abs()
+        fields = batch.terms.output_fields()[..., 1 :: len(batch.terms.field_kinds()), :].abs()
         visible = fields > 2 * (batch.outputs.budget + batch.outputs.rounding).unsqueeze(-2)
         seen = visible.any(-1).any(2).any(0)
         for token, path in enumerate(batch.paths):

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms, decompose
+from replaycheck_reference.recurrence import Terms, recurrence_of
 
 from .batches import Batch
-from .fields import fit, output_fields, state_fields
+from .fields import fit
 
 __all__ = ["diagnose_output", "diagnose_state"]
 
@@ -49,14 +49,11 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
     if not bool(torch.isfinite(batch.outputs.budget[window, token, head]).all()):
         return _UNBOUNDED
     residual = (batch.outputs.seen - batch.outputs.exact)[window, token, head]
-    fields = output_fields(batch.terms)[window, token, head, : token + 2]
-    ages = ["the start state"] + [f"the token of age {token - j}" for j in range(token + 1)]
-    skip = batch.terms.skip[window, token, head]
-    gate = batch.terms.gate
-    if gate is not None:
-        skip = skip * gate[window, token, head]
-    if bool(skip.any()):
-        fields, ages = torch.cat([fields, skip[None]]), [*ages, "the skip term D x"]
+    names = _names(batch, token + 1)
+    fields = batch.terms.output_fields()[window, token, head, : len(names)]
+    beside = batch.terms.beside()
+    if beside is not None and bool(beside[1][window, token, head].any()):
+        fields, names = torch.cat([fields, beside[1][window, token, head][None]]), [*names, beside[0]]
     if not bool(torch.isfinite(residual).all()):
         return "not finite where the exact value is"
     allowed = (batch.outputs.budget + batch.outputs.rounding)[window, token, head]
@@ -64,7 +61,7 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
     return (
         _other_history(batch, window, token + 1, story, lambda terms: terms.outputs()[-1, head])
         or _other_group(batch, window, head, story, lambda terms: terms.outputs()[token, head])
-        or _one_cause(fields, residual, ages)
+        or _one_cause(fields, residual, names)
         or _precision(residual, _companion(batch, window, token, head))
     )
 
@@ -77,17 +74,20 @@ def diagnose_state(batch: Batch, window: int, head: int) -> str:
     residual = (batch.end.seen - batch.end.exact)[window, head].flatten()
     if not bool(torch.isfinite(residual).all()):
         return "not finite where the exact value is"
-    fields = state_fields(batch.terms)[window, head]
-    count = fields.shape[0] - 1
-    names = ["the start state"] + [f"the token of age {count - 1 - j}" for j in range(count)]
+    fields, count = batch.terms.state_fields()[window, head], len(batch.paths)
     allowed = (batch.end.budget + batch.end.rounding)[window, head]
     story = _Story(seen=batch.end.seen[window, head], exact=batch.end.exact[window, head], allowed=allowed)
     return (
         _other_history(batch, window, count, story, lambda terms: terms.end()[head])
         or _other_group(batch, window, head, story, lambda terms: terms.end()[head])
-        or _one_cause(fields, residual, names)
+        or _one_cause(fields, residual, _names(batch, count))
         or _precision(residual, batch.end.exact[window, head].flatten())
     )
+
+
+def _names(batch: Batch, count: int) -> list[str]:
+    """What the fields of the first `count` tokens are fields of."""
+    return ["the start state"] + [f"the token of age {count - 1 - j}" for j in range(count) for _ in batch.terms.field_kinds()]
 
 
 def _one_cause(fields: Tensor, residual: Tensor, names: list[str]) -> str:
@@ -122,21 +122,22 @@ def _weight(error: float) -> str:
     return f"had {1 + error:.4g} times its weight"
 
 
-def _other_group(batch: Batch, window: int, head: int, story: _Story, read: Callable[[Mamba2Terms], Tensor]) -> str:
-    """Whether another group's B and C give what was seen, read from the terms they make."""
-    layer, item = batch.layer, batch.windows[window]
+def _other_group(batch: Batch, window: int, head: int, story: _Story, read: Callable[[Terms], Tensor]) -> str:
+    """Whether what another group shares gives what was seen, read from the terms it makes."""
+    layer, item, recurrence = batch.layer, batch.windows[window], recurrence_of(batch.layer)
     mine = head // (layer.heads // layer.groups)
     for group in range(layer.groups):
-        every = [group] * layer.groups
-        swapped = replace(item.tokens, B=item.tokens.B[:, every], C=item.tokens.C[:, every])
-        if group != mine and story.told_by(read(decompose(layer, item.start, swapped))):
+        shared = {name: item.tokens.tensors()[name][:, [group] * layer.groups] for name in recurrence.shared}
+        swapped = replace(item.tokens, **shared)  # type: ignore[arg-type]
+        if group != mine and story.told_by(read(recurrence.decompose(layer, item.start, swapped))):
             return f"acts as if head {head} used group {group} instead of {mine}"
     return ""
 
 
-def _other_history(batch: Batch, window: int, count: int, story: _Story, read: Callable[[Mamba2Terms], Tensor]) -> str:
+def _other_history(batch: Batch, window: int, count: int, story: _Story, read: Callable[[Terms], Tensor]) -> str:
     """Whether the first `count` tokens of the window without one of them, or with one twice, give what was seen."""
     item, every = batch.windows[window], list(range(count))
+    decompose = recurrence_of(batch.layer).decompose
     for token in reversed(every):
         age = count - 1 - token
         histories = {"had never come": every[:token] + every[token + 1 :], "had come twice": every[: token + 1] + every[token:]}
@@ -150,7 +151,7 @@ def _other_history(batch: Batch, window: int, count: int, story: _Story, read: C
 
 
 def _companion(batch: Batch, window: int, token: int, head: int) -> Tensor:
-    return output_fields(batch.terms)[window, token, head].abs().sum(0)
+    return batch.terms.output_fields()[window, token, head].abs().sum(0)
 
 
 def _precision(residual: Tensor, size: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""Fields of a window: what one relative error of the start state's decay, or of one token's weight, would add to a result."""
+"""Least squares of a residual on the fields of a window: what one error of a gate would add to a result."""
 
 from __future__ import annotations
 
@@ -7,31 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from replaycheck_reference.recurrences.batched.mamba2 import Mamba2Terms
-
-__all__ = ["Fit", "fit", "output_fields", "state_fields"]
+__all__ = ["Fit", "field_names", "fit"]
 
 #: Directions in which fields differ by less than this are left out of a fit.
 _RCOND = 1e-9
 #: A field below this norm is left out: near underflow errors are absolute and follow the field.
 _SMALLEST = 2.0**-96
-
-
-def state_fields(terms: Mamba2Terms) -> Tensor:
-    """[..., heads, 1 + tokens, head_dim * state_dim]: the decayed start state, then each token's weighted outer product."""
-    weighted = terms.weight[..., -1, :, :, None] * terms.x
-    tokens = torch.einsum("...jhp,...jhn->...hjpn", weighted, terms.B)
-    start = (terms.decay[..., -1, :, None, None] * terms.start).unsqueeze(-3)
-    return torch.cat([start, tokens], -3).flatten(-2)
-
-
-def output_fields(terms: Mamba2Terms) -> Tensor:
-    """[..., tokens, heads, 1 + tokens, head_dim]: the decayed readout of the start state, then each token's weighted score times x."""
-    start = (terms.decay[..., None] * terms.readout).unsqueeze(-2)
-    tokens = torch.einsum("...mjh,...jhp->...mhjp", terms.weight * terms.score, terms.x)
-    fields = torch.cat([start, tokens], -2)
-    gate = terms.gate
-    return fields if gate is None else fields * gate.unsqueeze(-2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +47,8 @@ def fit(fields: Tensor, residual: Tensor) -> Fit:
     rows = inverse @ unit / scale
     mixing = inverse @ gram * scale.transpose(-1, -2) / scale
     return Fit(coefficients=(rows @ residual[..., None])[..., 0], rows=rows, mixing=mixing, known=known[..., 0])
+
+
+def field_names(kinds: tuple[str, ...], tokens: int) -> list[str]:
+    """The name of every field of a window of so many tokens: what its coefficient is the relative error of."""
+    return ["the decay of the start state"] + [f"the {kind} of the token of age {tokens - 1 - j}" for j in range(tokens) for kind in kinds]

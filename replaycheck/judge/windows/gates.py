@@ -19,7 +19,7 @@ from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.formats.arrays import unit
 
 from .batches import Batch
-from .fields import Fit, fit, state_fields
+from .fields import Fit, field_names, fit
 
 __all__ = ["DEVIATIONS", "gate_measurement"]
 
@@ -32,12 +32,15 @@ _DERIVATION = "the claimed policy's gate error and biased sums, those a row or c
 
 @dataclass(frozen=True, kw_only=True)
 class _Fitted:
-    """Coefficients [windows, heads, fields] of some windows, what each is held to, and the part that is the policy's gate term."""
+    """Coefficients [windows, heads, fields] of some windows, what each is held to, the part that is the policy's gate term, and of what
+    kinds a token has one each.
+    """
 
     windows: tuple[Window, ...]
     coefficients: Tensor
     budget: Tensor
     gate: Tensor
+    kinds: tuple[str, ...]
 
     def ratio(self) -> Tensor:
         """|coefficient| / budget; a residual that is not finite leaves nothing to fit and is the state's finding."""
@@ -58,8 +61,7 @@ def gate_measurement(judged: Sequence[Batch]) -> Measurement | None:
     at = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), worst.coefficients.shape))
     window, head, field = worst.windows[at[0]], at[1], at[2]
     value, budget = float(worst.coefficients[at].abs()), float(worst.budget[at])
-    tokens = len(window.paths)
-    what = "the decay of the start state" if field == 0 else f"the weight of the token of age {tokens - field}"
+    what = field_names(worst.kinds, len(window.paths))[field]
     place: dict[str, int | str] = {
         "request": window.request, "slot": window.slot, "layer": window.layer, "step": window.steps[-1], "head": head, "coefficient": what,
     }
@@ -74,40 +76,25 @@ def gate_measurement(judged: Sequence[Batch]) -> Measurement | None:
 def _fit(batch: Batch) -> list[_Fitted]:
     """Fits of one batch, a bounded number of windows at a time."""
     shape = batch.terms.start.shape
-    each = shape[-3] * shape[-2] * shape[-1] * (len(batch.paths) + 1)
+    each = shape[-3] * shape[-2] * shape[-1] * (len(batch.terms.field_kinds()) * len(batch.paths) + 1)
     room = max(1, _ELEMENTS // each)
     return [_fit_some(batch, slice(first, first + room)) for first in range(0, len(batch.windows), room)]
 
 
 def _fit_some(batch: Batch, some: slice) -> _Fitted:
     assert batch.end is not None
-    terms, shares = batch.terms, batch.bound.shares
-    part = _Part(
-        weight=terms.weight[some][:, -1], x=terms.x[some], B=terms.B[some],
-        fields=state_fields(terms)[some], residual=(batch.end.seen - batch.end.exact)[some].flatten(-2),
-        scattered=(shares.scattered + batch.end.rounding)[some].flatten(-2), exact=batch.end.exact[some].flatten(-2),
-    )
-    solved = fit(part.fields, part.residual)
-    gate = _gate(solved, torch.cat([shares.decay[some][..., None], shares.weight[some].transpose(-1, -2)], -1))
-    budget = gate + shares.shared * _shared(solved, part) + DEVIATIONS * _scatter(solved, part)
+    shares, end = batch.bound.shares, batch.end
+    solved = fit(batch.terms.state_fields()[some], (end.seen - end.exact)[some].flatten(-2))
+    gate = _gate(solved, shares.allowed[some])
+    together = shares.together(solved.rows.view(*solved.rows.shape[:-1], *batch.terms.start.shape[-2:]), some)
+    scattered = _scatter(solved, (shares.scattered + end.rounding)[some].flatten(-2), end.exact[some].flatten(-2))
+    budget = gate + together + DEVIATIONS * scattered
     known = solved.known & torch.isfinite(gate)
     return _Fitted(
         windows=batch.windows[some], coefficients=torch.where(known, solved.coefficients, 0.0),
         budget=torch.where(known, budget, torch.inf), gate=torch.where(known, gate, torch.inf),
+        kinds=batch.terms.field_kinds(),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """Some windows of a batch: factors of their fields [windows, ...], residual, scattered budget and exact state, flat per head."""
-
-    weight: Tensor
-    x: Tensor
-    B: Tensor
-    fields: Tensor
-    residual: Tensor
-    scattered: Tensor
-    exact: Tensor
 
 
 def _gate(solved: Fit, allowed: Tensor) -> Tensor:
@@ -116,27 +103,15 @@ def _gate(solved: Fit, allowed: Tensor) -> Tensor:
     return (solved.mixing.abs() @ torch.where(known, allowed, 0.0)[..., None])[..., 0]
 
 
-def _shared(solved: Fit, part: _Part) -> Tensor:
-    """The most that unit relative errors, one a row or one a column of each token's product, can put into each coefficient."""
-    windows, heads, fields, _ = solved.rows.shape
-    rows = solved.rows.view(windows, heads, fields, part.x.shape[-1], part.B.shape[-1])
-    size = part.weight.abs()
-    by_row = torch.einsum("whipn,wjhn->whipj", rows, part.B).abs()
-    by_column = torch.einsum("whipn,wjhp->whinj", rows, part.x).abs()
-    row = torch.einsum("whipj,wjhp,wjh->whi", by_row, part.x.abs(), size)
-    column = torch.einsum("whinj,wjhn,wjh->whi", by_column, part.B.abs(), size)
-    return row + column
-
-
-def _scatter(solved: Fit, part: _Part) -> Tensor:
-    """Standard deviation that scattered roundings, uniform over their budget, put into each coefficient.
+def _scatter(solved: Fit, scattered: Tensor, exact: Tensor) -> Tensor:
+    """Standard deviation that scattered roundings, uniform over their budget, put into each coefficient. Both are flat per head.
 
     Equal values round equally, so only as many roundings are independent as the state has different values.
     """
-    variance = (solved.rows**2 @ (part.scattered**2)[..., None])[..., 0] / 3
-    ordered = part.exact.sort(-1).values
+    variance = (solved.rows**2 @ (scattered**2)[..., None])[..., 0] / 3
+    ordered = exact.sort(-1).values
     different = (ordered[..., 1:] != ordered[..., :-1]).sum(-1) + 1
-    together = part.exact.shape[-1] / different
+    together = exact.shape[-1] / different
     return (variance * together[..., None]).sqrt()
 
 

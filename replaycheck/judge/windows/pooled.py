@@ -17,7 +17,7 @@ from replaycheck.verdict.measurement import Measurement
 from replaycheck_reference.policy import Path, Policy
 
 from .batches import Batch
-from .fields import fit, output_fields
+from .fields import fit
 from .gates import DEVIATIONS
 
 __all__ = ["pooled_decay_measurements"]
@@ -45,10 +45,11 @@ def pooled_decay_measurements(judged: Sequence[Batch]) -> list[Measurement]:
     """One measurement a path: the weighted mean error of the decay that outputs show. Paths with too few rows are left out."""
     fitted: dict[str, list[_Outputs]] = {}
     for batch in judged:
-        fields = output_fields(batch.terms)
+        fields, each = batch.terms.output_fields(), len(batch.terms.field_kinds())
         for token, path in enumerate(batch.paths):
-            if batch.layer.head_dim >= _ROWS_A_FIELD * (token + 2):
-                fitted.setdefault(path, []).append(_fitted(batch, token, fields[:, token, :, : token + 2]))
+            count = 1 + each * (token + 1)
+            if batch.layer.head_dim >= _ROWS_A_FIELD * count:
+                fitted.setdefault(path, []).append(_fitted(batch, token, fields[:, token, :, :count]))
     policy = judged[0].policy if judged else Policy()
     return [m for path, parts in sorted(fitted.items()) if (m := _measurement(path, parts, policy.paths[path])) is not None]
 

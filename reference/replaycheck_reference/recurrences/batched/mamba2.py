@@ -66,6 +66,31 @@ class Mamba2Terms:
         folded = torch.einsum("...jhp,...jhn->...hpn", weighted, self.B)
         return self.decay[..., -1, :, None, None] * self.start + folded
 
+    def state_fields(self) -> Tensor:
+        """What one relative error of the start state's decay, then of each token's weight, adds to the end state:
+        [..., heads, 1 + tokens, head_dim * state_dim].
+        """
+        weighted = self.weight[..., -1, :, :, None] * self.x
+        tokens = torch.einsum("...jhp,...jhn->...hjpn", weighted, self.B)
+        start = (self.decay[..., -1, :, None, None] * self.start).unsqueeze(-3)
+        return torch.cat([start, tokens], -3).flatten(-2)
+
+    def output_fields(self) -> Tensor:
+        """The same of every output: [..., tokens, heads, 1 + tokens, head_dim]; fields of later tokens are zero."""
+        start = (self.decay[..., None] * self.readout).unsqueeze(-2)
+        tokens = torch.einsum("...mjh,...jhp->...mhjp", self.weight * self.score, self.x)
+        fields = torch.cat([start, tokens], -2)
+        return fields if self.gate is None else fields * self.gate.unsqueeze(-2)
+
+    def field_kinds(self) -> tuple[str, ...]:
+        """What is wrong with a token's weight in each of its fields."""
+        return ("weight",)
+
+    def beside(self) -> tuple[str, Tensor] | None:
+        """A term of every output that the state has no part in, [..., tokens, heads, head_dim], by name; None where it is zero."""
+        skip = self.skip if self.gate is None else self.skip * self.gate
+        return ("the skip term D x", skip) if bool(skip.any()) else None
+
 
 def decompose(layer: Mamba2Layer, start: Tensor, tokens: Mamba2Tokens) -> Mamba2Terms:
     """Take a window apart. Leading batch dims of `start` and of every tensor of `tokens` agree and are kept."""
