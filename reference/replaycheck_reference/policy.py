@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-__all__ = ["Path", "Policy", "Softplus", "Storage", "PRODUCTS", "WEIGHTS", "ORDERS"]
+__all__ = ["Path", "Policy", "Softplus", "Storage", "PRODUCTS", "RINGS", "WEIGHTS", "ORDERS"]
 
 #: How a named product is formed. Operands that the narrow format holds exactly cost nothing.
 PRODUCTS = (
@@ -25,6 +25,8 @@ WEIGHTS = (
     "sum",               # exp(A * sum of dt since), the dt all positive
     "difference",        # exp(cum_now - cum_then), prefix sums of A*dt since the checkpoint
 )
+#: Formats a ring may hold keys and deltas in: "bf16x2" and "fp16x2" are a value and the rounding it leaves, both in the narrow format.
+RINGS = ("fp64", "fp32", "fp16", "bf16", "fp16x2", "bf16x2")
 #: Reduction order: any order whatever, or a balanced tree.
 ORDERS = ("any", "tree")
 
@@ -53,6 +55,8 @@ class Path:
     accumulator: format of every sum. order: one of ORDERS. reads: whether a step that folds reads the "unrounded" or the "stored" state.
     folds: whether a step that folds takes everything up to and with its own token ("through"), or only the tokens "before" it; its own
     is then the first of the next window.
+    In a delta rule, predict: product state*key. token: delta*key folded into the state. readout: state*query. score: key*key and key*query.
+    value: score*delta.
     """
 
     output: str = "state"
@@ -65,11 +69,12 @@ class Path:
     order: str = "any"
     reads: str = "unrounded"
     folds: str = "through"
+    predict: str = "fp32"
 
     def __post_init__(self) -> None:
         _check("path", "output", self.output, ("state", "scores"))
         _check("path", "weights", self.weights, WEIGHTS)
-        for name in ("token", "readout", "score", "value"):
+        for name in ("token", "readout", "score", "value", "predict"):
             _check("path", name, getattr(self, name), PRODUCTS)
         _check("path", "accumulator", self.accumulator, ("fp64", "fp32", "tensor", "fp16", "bf16"))
         _check("path", "order", self.order, ORDERS)
@@ -118,6 +123,9 @@ class Policy:
     gate: format dt and A*dt are computed in. ring_dt: format dt is held in between steps. decay: format a computed decay or weight is held
     in. softplus: see Softplus. exponential: "exp" or "exp2" (argument multiplied by log2 e first): the row of the backend function table.
     ftz: results below the smallest normal number may be flushed to zero. state, output: Storage.
+    In a delta rule gate and ring_dt are the formats of log decays. beta: format beta is held in. key: format normalised keys and queries
+    are held in before every use. ring_key, ring_delta: one of RINGS, what keys and deltas are held in between steps. norm_units: keys and
+    queries are within so many fp32 roundings of the quotient by their norm, the norm's sum of squares aside.
     """
 
     paths: dict[str, Path] = field(default_factory=lambda: {"step": Path()})
@@ -129,10 +137,19 @@ class Policy:
     ftz: bool = True
     state: Storage = field(default_factory=Storage)
     output: Storage = field(default_factory=Storage)
+    beta: str = "fp32"
+    key: str = "fp32"
+    ring_key: str = "fp32"
+    ring_delta: str = "fp32"
+    norm_units: float = 8.0
 
     def __post_init__(self) -> None:
-        for name in ("gate", "ring_dt", "decay"):
+        for name in ("gate", "ring_dt", "decay", "beta", "key"):
             _check("policy", name, getattr(self, name), ("fp64", "fp32", "fp16", "bf16"))
+        for name in ("ring_key", "ring_delta"):
+            _check("policy", name, getattr(self, name), RINGS)
+        if not _is_number(self.norm_units) or not 0 < self.norm_units < math.inf:
+            raise ValueError(f"policy norm_units must be a positive number of roundings, got {self.norm_units!r}")
         for name, path in self.paths.items():
             if path.folds == "before" and name != "flush":
                 raise ValueError(f"policy paths.{name}.folds is 'before'; only the path 'flush' folds the tokens before its own")

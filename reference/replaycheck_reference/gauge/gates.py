@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +16,23 @@ from ..recurrences.batched.mamba2 import Mamba2Terms, free_dt, limited
 from .functions import FP32_UNIT, FunctionTable
 from .units import accumulator_unit, tiny
 
-__all__ = ["GateErrors", "gate_errors"]
+__all__ = ["Decays", "GateErrors", "decay_exponents", "function_error", "gate_errors", "softplus_error"]
+
+
+class Decays(Protocol):
+    """Decays of a window, rate * dt a token: see Mamba2Terms."""
+
+    @property
+    def rate(self) -> Tensor: ...
+
+    @property
+    def log_decay(self) -> Tensor: ...
+
+    @property
+    def total(self) -> Tensor: ...
+
+    @property
+    def span(self) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +52,7 @@ def gate_errors(layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, path: Pa
     rate_error = torch.zeros_like(terms.rate)
     if layer.variant.decay_parameter == "A_log":
         rate_error = table.error("exp", layer.decay.to(torch.float64))
-    exponent, start_exponent = _EXPONENTS[path.weights](terms, policy, path, table, dt_error, rate_error)
+    exponent, start_exponent = decay_exponents(terms, policy, path, table, dt_error, rate_error)
     floor = tiny(policy, path)
     decay = terms.decay * torch.expm1(start_exponent) + floor
     past = torch.exp(terms.span)
@@ -53,14 +70,7 @@ def _dt_error(layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, path: Path
     gate, free = unit(policy.gate), free_dt(layer, terms.raw)
     error = gate * terms.raw.abs() if layer.dt_bias is not None else torch.zeros_like(terms.raw)
     if layer.variant.softplus:
-        error = error * torch.sigmoid(terms.raw + error)    # softplus is convex: its slope is largest at the upper end
-        largest = free + error
-        if policy.softplus.form == "naive":
-            error = error + table.error("softplus_naive", terms.raw) * (1 + largest)
-        else:
-            error = error + policy.softplus.units * FP32_UNIT * largest
-        error = error + gate * largest * (policy.gate != "fp32")
-        error = error + tiny(policy, path)
+        error = softplus_error(terms.raw, error, policy, path, table)
     if layer.variant.dt_limits is not None:
         reached = [(limited(layer, free + side * error) - terms.dt).abs() for side in (-1, 1)]
         error = torch.maximum(*reached) + gate * terms.dt * (policy.gate != "fp32")
@@ -69,7 +79,27 @@ def _dt_error(layer: Mamba2Layer, terms: Mamba2Terms, policy: Policy, path: Path
     return error
 
 
-def _function_error(policy: Policy, table: FunctionTable, exponent: Tensor) -> Tensor:
+def softplus_error(raw: Tensor, error: Tensor, policy: Policy, path: Path, table: FunctionTable) -> Tensor:
+    """Absolute error of softplus(raw) as declared, where raw itself is known within `error`."""
+    gate = unit(policy.gate)
+    error = error * torch.sigmoid(raw + error)    # softplus is convex: its slope is largest at the upper end
+    largest = torch.clamp(raw, min=0) + torch.log1p(torch.exp(-raw.abs())) + error
+    if policy.softplus.form == "naive":
+        error = error + table.error("softplus_naive", raw) * (1 + largest)
+    else:
+        error = error + policy.softplus.units * FP32_UNIT * largest
+    error = error + gate * largest * (policy.gate != "fp32")
+    return error + tiny(policy, path)
+
+
+def decay_exponents(
+    terms: Decays, policy: Policy, path: Path, table: FunctionTable, dt_error: Tensor, rate_error: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Log of the largest relative error of every e^span and of every e^total, evaluated as `path.weights` says."""
+    return _EXPONENTS[path.weights](terms, policy, path, table, dt_error, rate_error)
+
+
+def function_error(policy: Policy, table: FunctionTable, exponent: Tensor) -> Tensor:
     """Relative error of the exponential itself and of the format its result is held in."""
     if policy.decay == "fp64":
         return torch.full_like(exponent, 4 * unit("fp64"))
@@ -84,7 +114,7 @@ def _grown(size: Tensor, inherited: Tensor, rate_error: Tensor, roundings: Tenso
     return size * (factor - 1) + inherited * factor
 
 
-def _token_exponents(terms: Mamba2Terms, policy: Policy, dt_error: Tensor, rate_error: Tensor) -> Tensor:
+def _token_exponents(terms: Decays, policy: Policy, dt_error: Tensor, rate_error: Tensor) -> Tensor:
     """Absolute error of A dt of each token, its own rounding included: [..., tokens, heads]."""
     return _grown(terms.log_decay.abs(), terms.rate.abs() * dt_error, rate_error, 1.0, unit(policy.gate))
 
@@ -95,30 +125,30 @@ def _between(prefix: Tensor, span: Tensor) -> Tensor:
 
 
 def _product(
-    terms: Mamba2Terms, policy: Policy, path: Path, table: FunctionTable, dt_error: Tensor, rate_error: Tensor
+    terms: Decays, policy: Policy, path: Path, table: FunctionTable, dt_error: Tensor, rate_error: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Each token's own decay, multiplied in."""
-    one = _token_exponents(terms, policy, dt_error, rate_error) + _function_error(policy, table, terms.log_decay)
+    one = _token_exponents(terms, policy, dt_error, rate_error) + function_error(policy, table, terms.log_decay)
     prefix = torch.cumsum(one + accumulator_unit(path.accumulator), -2)
     return _between(prefix, terms.span), prefix
 
 
 def _sum(
-    terms: Mamba2Terms, policy: Policy, path: Path, table: FunctionTable, dt_error: Tensor, rate_error: Tensor
+    terms: Decays, policy: Policy, path: Path, table: FunctionTable, dt_error: Tensor, rate_error: Tensor
 ) -> tuple[Tensor, Tensor]:
     """exp(A * sum of dt): the sum's roundings, one product, one exponential."""
     gate = unit(policy.gate)
     inherited = torch.cumsum(terms.rate.abs() * dt_error, -2)
     size = torch.cumsum(terms.log_decay.abs(), -2)
     count = torch.arange(1, size.shape[-2] + 1, device=size.device, dtype=size.dtype)[:, None]
-    start = _grown(size, inherited, rate_error, count, gate) + _function_error(policy, table, terms.total)
+    start = _grown(size, inherited, rate_error, count, gate) + function_error(policy, table, terms.total)
     apart = (count - count.transpose(0, 1))[..., None].clamp(min=1)
     span = _grown(_between(size, terms.span), _between(inherited, terms.span), rate_error, apart, gate)
-    return span + _function_error(policy, table, terms.span), start
+    return span + function_error(policy, table, terms.span), start
 
 
 def _difference(
-    terms: Mamba2Terms, policy: Policy, path: Path, table: FunctionTable, dt_error: Tensor, rate_error: Tensor
+    terms: Decays, policy: Policy, path: Path, table: FunctionTable, dt_error: Tensor, rate_error: Tensor
 ) -> tuple[Tensor, Tensor]:
     """exp(cum_now - cum_then): both prefix sums' roundings count, however near the two tokens are."""
     gate = unit(policy.gate)
@@ -126,10 +156,10 @@ def _difference(
     count = torch.arange(1, inherited.shape[-2] + 1, device=inherited.device, dtype=inherited.dtype)[:, None]
     size = torch.cumsum(terms.log_decay.abs(), -2)
     summed = _grown(size, inherited, torch.zeros_like(rate_error), count, gate) - inherited
-    start = inherited + summed + _function_error(policy, table, terms.total)
+    start = inherited + summed + function_error(policy, table, terms.total)
     both = summed[..., :, None, :] + summed[..., None, :, :]
     finite = torch.where(torch.isfinite(terms.span), terms.span, 0.0)
-    span = _between(inherited, terms.span) + both + gate * (finite.abs() + both) + _function_error(policy, table, terms.span)
+    span = _between(inherited, terms.span) + both + gate * (finite.abs() + both) + function_error(policy, table, terms.span)
     return span, start
 
 

@@ -18,6 +18,7 @@ from ..policy import Path, Policy
 from ..recurrences.batched.mamba2 import Mamba2Terms
 from .functions import FunctionTable
 from .gates import GateErrors, gate_errors
+from .paths import check_paths, folding_path
 from .units import accumulator_unit, additions, growth, product_error, storage_error, sum_bias, tiny
 
 __all__ = ["Mamba2Bound", "StateShares", "bound"]
@@ -71,12 +72,8 @@ def bound(
 
     activation: format of x, B and C. Raises ValueError where a path is not in the policy.
     """
-    if len(paths) != terms.x.shape[-3]:
-        raise ValueError(f"paths must name one path a token, got {len(paths)} for {terms.x.shape[-3]} tokens")
-    unknown = sorted(set(paths) - set(policy.paths))
-    if unknown:
-        raise ValueError(f"path {unknown[0]!r} is not in the policy; it has {', '.join(sorted(policy.paths))}")
-    folding = _folding(policy, paths)
+    check_paths(policy, paths, terms.x.shape[-3])
+    folding = folding_path(policy, paths)
     errors = {name: gate_errors(layer, terms, policy, policy.paths[name], table) for name in sorted({*paths, folding})}
     outputs, output_decay = torch.zeros_like(terms.x), torch.zeros_like(terms.decay)
     for name in sorted(set(paths)):
@@ -87,12 +84,6 @@ def bound(
         output_decay = torch.where(mine, gates.decay / terms.decay + biased + _gate_error(terms, policy, table), output_decay)
     end, shares = _end(terms, errors[folding], policy, policy.paths[folding], activation)
     return Mamba2Bound(outputs=outputs, output_decay=output_decay, end=end, shares=shares)
-
-
-def _folding(policy: Policy, paths: Sequence[str]) -> str:
-    """The path that made the end state: that of the last token, or of the step after it where a flush folds the tokens before its own."""
-    flush = policy.paths.get("flush")
-    return "flush" if paths[-1] == "output" and flush is not None and flush.folds == "before" else paths[-1]
 
 
 def _end(terms: Mamba2Terms, gates: GateErrors, policy: Policy, path: Path, activation: str) -> tuple[Tensor, StateShares]:
