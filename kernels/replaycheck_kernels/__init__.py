@@ -5,6 +5,12 @@
                           allocator=pool.on_device("cuda"))
     mamba2.replay(layer, slots, x=x, dt=dt, B=B, C=C, A=A, dt_bias=dt_bias, D=D, out=out)     # every layer of a stack
     cursors.advance(layer.ring.cursor, slots, capacity=16)                                      # once a forward
+
+Speculative decode, where `starts` says where the tokens of a row begin and `counts` how many of them stay, all on the device:
+
+    layer = pool.allocate(..., capacity=16, window=4, ...)
+    mamba2.verify(layer, slots, starts, x=x, ..., out=out)                                      # every layer of a stack
+    cursors.commit(layer.ring.cursor, layer.ring.origin, slots, starts, counts, capacity=16, window=4)
 """
 
 from . import cursors, mamba2, pool

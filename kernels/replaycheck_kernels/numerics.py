@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["dot3", "exp_nonpositive", "sigmoid", "softplus", "split3"]
+__all__ = ["dot3", "dot3_right", "exp_nonpositive", "sigmoid", "softplus", "split3"]
 
 
 @triton.jit
@@ -86,3 +86,10 @@ def dot3(a, b):
     """a @ b with `a` fp32 in three exact parts, small parts first, and `b` bf16."""
     high, middle, low = split3(a)
     return tl.dot(high, b, tl.dot(middle, b, tl.dot(low, b)))
+
+
+@triton.jit
+def dot3_right(a, b):
+    """a @ b with `a` bf16 and `b` fp32 in three exact parts, small parts first."""
+    high, middle, low = split3(b)
+    return tl.dot(a, high, tl.dot(a, middle, tl.dot(a, low)))

@@ -9,9 +9,11 @@ from math import prod
 import torch
 from torch import Tensor
 
+from .rows import MAX_WINDOW
+
 __all__ = ["Allocator", "DIMS", "Geometry", "MAX_CAPACITY", "Pool", "Ring", "allocate", "on_device"]
 
-#: allocator(name, shape, dtype) -> contiguous tensor. Names: "state", "ring.x", "ring.B", "ring.dt", "cursor".
+#: allocator(name, shape, dtype) -> contiguous tensor. Names: "state", "ring.x", "ring.B", "ring.dt", "cursor", "origin".
 Allocator = Callable[[str, tuple[int, ...], torch.dtype], Tensor]
 
 MAX_CAPACITY = 64
@@ -53,19 +55,25 @@ class Geometry:
 class Ring:
     """Recent tokens of every slot, not yet folded into its state. Row i is the i-th token since the last fold.
 
-    x: [slots, heads, capacity, head_dim] and B: [slots, groups, capacity, state_dim] in the activation dtype, bits as received.
-    dt: fp32 [slots, heads, capacity], after bias and softplus. cursor: int32 [slots], rows in use, 0 .. capacity - 1; layers of one
-    stack share it. Rows at and past the cursor are never read. A fold comes every `capacity` tokens, so the last row stays unused.
+    x: [slots, heads, rows, head_dim] and B: [slots, groups, rows, state_dim] in the activation dtype, bits as received.
+    dt: fp32 [slots, heads, rows], after bias and softplus. cursor: int32 [slots], rows in use; layers of one stack share it. Rows at and
+    past the cursor are never read.
+
+    A ring of plain decode (origin None) has `capacity` rows. A fold comes every `capacity` tokens, so the last row stays unused.
+    A ring of speculative decode has `window` rows more, for tokens that may be taken back, and turns: origin, int32 [slots], shared like
+    the cursor, is where row 0 lies, and row i lies at (origin + i) mod rows. The cursor is then from 0 to capacity.
     """
 
     x: Tensor
     B: Tensor
     dt: Tensor
     cursor: Tensor
+    origin: Tensor | None = None
+    window: int = 0
 
     @property
     def capacity(self) -> int:
-        return int(self.x.shape[2])
+        return int(self.x.shape[2]) - self.window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +99,20 @@ def _supported(name: str, dtype: torch.dtype) -> None:
         raise ValueError(f"{name} must be float32, float16 or bfloat16, got {dtype}")
 
 
+def _shared(name: str, cursor: Tensor, slots: int) -> Tensor:
+    if tuple(cursor.shape) != (slots,) or cursor.dtype != torch.int32:
+        raise ValueError(f"{name} must be int32 [{slots}], got {cursor.dtype} {tuple(cursor.shape)}")
+    return cursor
+
+
 def allocate(
     geometry: Geometry, *, slots: int, state: torch.dtype, activation: torch.dtype = torch.bfloat16, capacity: int | None = None,
-    cursor: Tensor | None = None, allocator: Allocator,
+    window: int = 0, cursor: Tensor | None = None, origin: Tensor | None = None, allocator: Allocator,
 ) -> Pool:
-    """A pool of `slots` slots; with a ring of `capacity` tokens where that is given.
+    """A pool of `slots` slots; with a ring of `capacity` tokens where that is given, that turns where a window is given too.
 
-    cursor: int32 [slots] to share with an earlier layer of the stack; None allocates one, which the allocator must return zeroed.
+    window: the most tokens a row of a speculative forward has, at most `capacity`. cursor, origin: int32 [slots] to share with an earlier
+    layer of the stack; None allocates one, which the allocator must return zeroed.
     Raises ValueError naming the argument, and where the allocator returns a tensor that is not as asked.
     """
     if slots < 1:
@@ -117,12 +132,17 @@ def allocate(
         return Pool(geometry=g, state=store)
     if not 1 <= capacity <= MAX_CAPACITY:
         raise ValueError(f"capacity must be from 1 to {MAX_CAPACITY}, got {capacity}")
-    if cursor is not None and (tuple(cursor.shape) != (slots,) or cursor.dtype != torch.int32):
-        raise ValueError(f"cursor must be int32 [{slots}], got {cursor.dtype} {tuple(cursor.shape)}")
+    if not 0 <= window <= min(capacity, MAX_WINDOW):
+        raise ValueError(f"window must be from 0 to {MAX_WINDOW} and at most capacity = {capacity}, got {window}")
+    if origin is not None and not window:
+        raise ValueError("origin is of a ring with a window, got one without")
+    rows = capacity + window
     ring = Ring(
-        x=get("ring.x", (slots, g.heads, capacity, g.head_dim), activation),
-        B=get("ring.B", (slots, g.groups, capacity, g.state_dim), activation),
-        dt=get("ring.dt", (slots, g.heads, capacity), torch.float32),
-        cursor=get("cursor", (slots,), torch.int32) if cursor is None else cursor,
+        x=get("ring.x", (slots, g.heads, rows, g.head_dim), activation),
+        B=get("ring.B", (slots, g.groups, rows, g.state_dim), activation),
+        dt=get("ring.dt", (slots, g.heads, rows), torch.float32),
+        cursor=get("cursor", (slots,), torch.int32) if cursor is None else _shared("cursor", cursor, slots),
+        origin=None if not window else get("origin", (slots,), torch.int32) if origin is None else _shared("origin", origin, slots),
+        window=window,
     )
     return Pool(geometry=g, state=store, ring=ring)

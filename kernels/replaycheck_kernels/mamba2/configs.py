@@ -12,7 +12,7 @@ import torch
 
 from ..pool import Geometry
 
-__all__ = ["ReplayConfig", "StepConfig", "replay_config", "step_config", "walk_length"]
+__all__ = ["ReplayConfig", "StepConfig", "VerifyConfig", "replay_config", "step_config", "verify_config", "walk_length"]
 
 _LANES = 32
 
@@ -45,6 +45,15 @@ class ReplayConfig:
     fold_stages: int
     slice: int
     registers: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    """rows: of the head dim a program, a multiple of `tile`. tile: rows a turn, a power of two of at least 16. warps: of a program."""
+
+    rows: int
+    tile: int = 16
+    warps: int = 4
 
 
 def _tile(rows: int, wanted: int) -> int:
@@ -99,3 +108,8 @@ def _matrix_config(geometry: Geometry, work: int) -> ReplayConfig:
         matrix=True, heads=heads, width=width, rows=rows, tile=_tile(rows, tile), fold_tile=16, stages=stages, fold_stages=3,
         slice=geometry.columns,
     )
+
+
+def verify_config(geometry: Geometry, *, rows: int) -> VerifyConfig:
+    """The configuration of a build for a batch of `rows`: whole heads where there are many. Not measured yet, and the same tile always."""
+    return VerifyConfig(rows=walk_length(geometry) if rows * geometry.heads > 1024 else 16)

@@ -16,7 +16,7 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """One token a row, and the parameters of the layer.
+    """One token a row, or the packed tokens of rows of several, and the parameters of the layer.
 
     x, z: [rows, heads, head_dim]; dt: [rows, heads], before bias and softplus; B, C: [rows, groups, state_dim]; one activation dtype
     for x, B, C and z. Rows may lie anywhere (slices of one packed tensor); inside a row tensors are contiguous.
@@ -58,10 +58,12 @@ def _row(name: str, value: Tensor, shape: tuple[int, ...], dtypes: tuple[torch.d
         dense *= shape[axis]
 
 
-def check(pool: Pool, slots: Tensor, inputs: Inputs, out: Tensor | None, activation: torch.dtype | None = None) -> Tensor:
+def check(pool: Pool, slots: Tensor, inputs: Inputs, out: Tensor | None, activation: torch.dtype | None = None,
+          tokens: int | None = None) -> Tensor:
     """Hold every argument of a launch to its contract; returns `out`, allocated like x where it is None.
 
-    activation: the dtype x must have (that of the ring), None for any. Raises ValueError naming the argument and its value.
+    activation: the dtype x must have (that of the ring), None for any. tokens: how many there are, None for one a row.
+    Raises ValueError naming the argument and its value.
     """
     g: Geometry = pool.geometry
     rows, device = slots.shape[0] if slots.dim() == 1 else -1, pool.state.device
@@ -69,6 +71,7 @@ def check(pool: Pool, slots: Tensor, inputs: Inputs, out: Tensor | None, activat
         raise ValueError(f"slots must be contiguous int32 or int64 [rows], got {slots.dtype} {list(slots.shape)}")
     if slots.device != device:
         raise ValueError(f"slots must be on {device} as the pool is, got {slots.device}")
+    rows = rows if tokens is None else tokens
     wide, narrow = (rows, g.heads, g.head_dim), (rows, g.groups, g.state_dim)
     _row("x", inputs.x, wide, _FLOATS if activation is None else (activation,), device)
     same = (inputs.x.dtype,)
