@@ -34,7 +34,7 @@ def test_fields_are_what_small_errors_of_gates_add() -> None:
         g[token] += small
         later = decompose(layer, start, replace(run.map(torch.Tensor.double), g=g))
         fields = terms.state_fields().unflatten(-1, terms.start.shape[-2:])
-        along = fields[:, 0] + sum((fields[:, 2 + 2 * j] for j in range(token)), torch.zeros(()))
+        along = terms.carried(terms.start, 0) + sum((fields[:, 2 + 2 * j] for j in range(token)), torch.zeros(()))
         torch.testing.assert_close((later.end() - terms.end()) / small, along, rtol=1e-4, atol=1e-5)
         b[token] *= 1 + small
         later = decompose(layer, start, replace(run.map(torch.Tensor.double), b=b))

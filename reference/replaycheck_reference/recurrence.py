@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from .gauge import delta as delta_gauge
 from .gauge import mamba2 as mamba2_gauge
 from .layer import Layer
+from .recurrences.batched import delta as delta_terms
 from .recurrences.batched import mamba2 as mamba2_terms
 from .recurrences.confirm import confirm
 
@@ -89,18 +91,20 @@ class Recurrence:
     """One recurrence.
 
     decompose: (layer, start, tokens) -> Terms. bound: (layer, terms, policy, paths, table, activation=format) -> Bound.
-    confirm: one element computed by itself, to many digits; see `recurrences.confirm`.
+    confirm: one element computed by itself, to many digits; see `recurrences.confirm`. None where there is no such engine.
     shared: names of the tensors of its tokens, [tokens, groups, ...], that all heads of a group share.
     """
 
     decompose: Callable[..., Any]
     bound: Callable[..., Any]
-    confirm: Callable[..., Any]
+    confirm: Callable[..., Any] | None
     shared: tuple[str, ...]
 
 
 RECURRENCES = {
     "mamba2": Recurrence(decompose=mamba2_terms.decompose, bound=mamba2_gauge.bound, confirm=confirm, shared=("B", "C")),
+    "gdn": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k")),
+    "kda": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k")),
 }
 
 

@@ -72,13 +72,20 @@ class DeltaTerms:
         inserted[..., -1, :, :] = 0
         return inserted
 
+    def start_field(self) -> Tensor:
+        """What remains of the start state at the end, less what lies along the keys, where deltas err too: [..., *state_shape]."""
+        keys = self.keys.movedim(-3, -2)
+        onto: Tensor = torch.linalg.pinv(keys, rtol=1e-9) @ keys
+        carried = self.carried(self.start, 0)
+        return carried - carried @ onto
+
     def state_fields(self) -> Tensor:
         """What one error of the start state's log decay, then of each token's beta and of the log decay since it, adds to the end state:
         [..., heads, 1 + 2 tokens, head_dim * state_dim].
         """
         rows = torch.stack([self.delta, self.inserted()], -3)
         tokens = torch.einsum("...jihp,...jhn->...hjipn", rows, self.keys).flatten(-4, -3)
-        return torch.cat([self.carried(self.start, 0).unsqueeze(-3), tokens], -3).flatten(-2)
+        return torch.cat([self.start_field().unsqueeze(-3), tokens], -3).flatten(-2)
 
     def output_fields(self) -> Tensor:
         """The same of every output: [..., tokens, heads, 1 + 2 tokens, head_dim]; fields of later tokens are zero."""
