@@ -12,7 +12,10 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -67,12 +70,30 @@ def _apart(here: Play, there: Play) -> float:
     return differing / total if total else 0.0
 
 
-def _jobs(plan: Plan, seconds: float) -> Iterator[Job]:
+def _jobs(plan: Plan, share: int, shares: int, seconds: float) -> Iterator[tuple[int, Job]]:
+    """Every job whose number leaves `share`, with its number, until the time is over."""
     until = monotonic() + seconds
-    for job in plan.jobs():
+    for number, job in islice(enumerate(plan.jobs()), share, None, shares):
         if monotonic() > until:
             return
-        yield job
+        yield number, job
+
+
+def _share(kernel: str, suite: str, device: str, share: int, shares: int, seconds: float) -> list[tuple[int, dict[str, Any]]]:
+    """One process's part of the jobs of a kernel, with a worker of its own on either backend."""
+    torch.set_num_threads(1)
+    with ExitStack() as stack:
+        here, there = (stack.enter_context(Worker(kernel, device=name)) for name in ("cpu", device))
+        plan = Plan(suite=SUITES[suite], claims=here.claims)
+        return [(number, compared(job, here, there)) for number, job in _jobs(plan, share, shares, seconds)]
+
+
+def _cases(kernel: str, suite: str, device: str, processes: int, seconds: float) -> list[dict[str, Any]]:
+    """The cases of a kernel in the order of its plan."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        parts = [pool.submit(_share, kernel, suite, device, share, processes, seconds) for share in range(processes)]
+        found = [numbered for part in parts for numbered in part.result()]
+    return [case for _, case in sorted(found, key=lambda numbered: numbered[0])]
 
 
 def markdown(report: dict[str, Any]) -> str:
@@ -102,16 +123,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--suite", choices=sorted(name for name, suite in SUITES.items() if not suite.endless), default="quick")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=300.0, help="no new case of a kernel is started after that many")
+    parser.add_argument("--processes", type=int, default=1, help="that share the cases, each with a worker on either backend")
     parser.add_argument("--out", type=Path, required=True, help="path without suffix; .json and .md are written")
     options = parser.parse_args(arguments)
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error(f"--device {options.device}: torch sees no CUDA device")
+    if options.processes < 1:
+        parser.error(f"--processes must be at least 1, got {options.processes}")
     kernels: dict[str, list[dict[str, Any]]] = {}
     for kernel in options.kernels:
-        with ExitStack() as stack:
-            here, there = (stack.enter_context(Worker(kernel, device=device)) for device in ("cpu", options.device))
-            plan = Plan(suite=SUITES[options.suite], claims=here.claims)
-            kernels[kernel] = [compared(job, here, there) for job in _jobs(plan, options.seconds)]
+        kernels[kernel] = _cases(kernel, options.suite, options.device, options.processes, options.seconds)
         print(f"{kernel}: {len(kernels[kernel])} cases, the same verdict in {sum(case['same verdict'] for case in kernels[kernel])}")
     made = environment(kernel=options.kernels[0], device=options.device, seed=0, table=table_of(options.device).backend)
     made["command"] = " ".join(["python -m replaycheck.bench.backends", *(arguments if arguments is not None else sys.argv[1:])])
