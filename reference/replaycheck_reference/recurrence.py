@@ -59,6 +59,10 @@ class Shares(Protocol):
     def scattered(self) -> Tensor:
         """Absolute size of roundings that nothing shares: [..., heads, head_dim, state_dim]."""
 
+    @property
+    def told(self) -> bool:
+        """Whether any field is held to a gate: where none is, nothing is fitted."""
+
     def together(self, rows: Tensor, some: slice) -> Tensor:
         """The most that roundings shared by a whole row or column put into each coefficient of `some` windows: [windows, heads, fields].
 

@@ -129,10 +129,10 @@ class _Run:
             before = unit("fp32") * size * (1 + gated[..., None, :])
             drift = drift + (gated[..., None, :] * size + before).norm(dim=-1)
             token = product_error(path.token, given=self.given)
-            folded = delta[..., None] * ((1 + norm) * k.abs() + kept)[..., None, :]
+            folded = token.relative * delta[..., None] * ((1 + norm) * k.abs() + kept)[..., None, :]
             floor = tiny(self.policy, path) + token.absolute * (1 + k.abs()[..., None, :] + delta[..., None])
-            added = terms.after[..., m, :, :, :].abs() + drift[..., None]
-            after = accumulator_unit(path.accumulator) * added + token.relative * folded + 4 * floor
+            added = terms.after[..., m, :, :, :].abs() + drift[..., None] + folded
+            after = accumulator_unit(path.accumulator) * added + folded + 4 * floor
             drift = drift + after.norm(dim=-1)
         self.drift = drift
         self.deltas.append(delta)

@@ -33,6 +33,11 @@ class DeltaShares:
     weights: Tensor
     folded: Tensor
 
+    @property
+    def told(self) -> bool:
+        """Whether a field stands for one gate: where every key channel has its own decay, or keys fill the space, none does."""
+        return bool(torch.isfinite(self.allowed).any())
+
     def together(self, rows: Tensor, some: slice) -> Tensor:
         """The most that errors of whole deltas, of keys and of decays along keys can put into each coefficient."""
         by_delta = torch.einsum("whipn,wjhn->whipj", rows, self.keys[some]).abs()

@@ -41,6 +41,11 @@ class StateShares:
     row: Tensor
     column: Tensor
 
+    @property
+    def told(self) -> bool:
+        """Every window has coefficients to fit."""
+        return True
+
     def together(self, rows: Tensor, some: slice) -> Tensor:
         """The most that roundings, one a row or one a column of each token's product, can put into each coefficient."""
         size, row, column = self.weight[some].abs(), self.row[some], self.column[some]

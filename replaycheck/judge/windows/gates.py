@@ -53,7 +53,8 @@ def gate_measurement(judged: Sequence[Batch]) -> Measurement | None:
 
     A narrow store rounds a slowly decaying state back to itself: its residual follows the state, and no fit can tell that from a gate.
     """
-    fitted = [f for b in judged if b.end is not None and unit(b.policy.state.format) <= unit("fp32") for f in _fit(b)]
+    told = [b for b in judged if b.end is not None and b.bound.shares.told and unit(b.policy.state.format) <= unit("fp32")]
+    fitted = [f for b in told for f in _fit(b)]
     if not fitted:
         return None
     worst = max(fitted, key=lambda f: float(f.ratio().max()))
