@@ -24,9 +24,12 @@ def advance_kernel(cursor, slots, rows, CAPACITY: tl.constexpr, BLOCK: tl.conste
 
 
 @triton.jit
-def folds(used, length, CAPACITY: tl.constexpr):
-    """Whether a window of `length` rows over `used` committed ones folds these first. A window of none never does: used <= CAPACITY."""
-    return used + length > CAPACITY
+def folds(used, length, CAPACITY: tl.constexpr, WINDOW: tl.constexpr):
+    """Whether a row of `length` tokens over `used` committed ones folds these first: where a whole window would not fit behind them.
+
+    How long the row is does not count, so that no output depends on how many drafts follow it; a row of none never folds.
+    """
+    return (length > 0) & (used + WINDOW > CAPACITY)
 
 
 @triton.jit
@@ -40,7 +43,7 @@ def commit_kernel(cursor, origin, slots, starts, counts, rows, CAPACITY: tl.cons
     count = tl.where(count < 0, 0, tl.where(count > length, length, count))
     used = tl.load(cursor + slot, mask=live, other=0)
     oldest = tl.load(origin + slot, mask=live, other=0)
-    folded = folds(used, length, CAPACITY)
+    folded = folds(used, length, CAPACITY, WINDOW)
     tl.store(cursor + slot, tl.where(folded, count, used + count), mask=live)
     tl.store(origin + slot, tl.where(folded, (oldest + used) % (CAPACITY + WINDOW), oldest), mask=live)
 
@@ -74,8 +77,8 @@ def commit(cursor: Tensor, origin: Tensor, slots: Tensor, starts: Tensor, counts
 
     cursor, origin: int32 [pool slots], of rings with capacity + window rows. slots, starts: as the forward had them. counts: int32
     [rows]; 0 discards the whole row, and what is not in 0..length is taken for the nearer end, so that no cursor leaves 0..capacity.
-    A row whose window folded (cursor + length > capacity) leaves its origin at the first token of that window, whatever it keeps:
-    the fold took the committed tokens and no draft. Pads and empty rows move nothing. One launch, no synchronisation: may be captured
+    A row that folded (its cursor + window > capacity) leaves its origin at its own first token, whatever it keeps: the fold took the
+    committed tokens and no draft. Pads and empty rows move nothing. One launch, no synchronisation: may be captured
     in a graph. Call it exactly once a forward. Raises ValueError naming the argument.
     """
     _check_cursor("cursor", cursor)

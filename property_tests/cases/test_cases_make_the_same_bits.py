@@ -216,7 +216,7 @@ BAD_FILES = {
     "variant value": (changed(variant={**VARIANT, "decay_parameter": "B"}), "decay_parameter must be 'A' or 'A_log', got 'B'"),
     "variant type": (changed(variant={**VARIANT, "bias": 1}), "field 'variant.bias' must be a bool, got 1"),
     "formats": (changed(formats={"state": "fp7", "activation": "bf16", "output": "bf16"}), "must be one of fp32, fp16, bf16, got 'fp7'"),
-    "schedule": (changed(schedule=[["forward", [[9, 1]]]]), "schedule step 0, Forward(rows=((9, 1),)): slot 9 is not live"),
+    "schedule": (changed(schedule=[["forward", [[9, 1]]]]), "schedule step 0, Forward(rows=((9, 1),), counts=None): slot 9 is not live"),
     "schedule form": (changed(schedule=3), "schedule must be a list of events, got int"),
     "digest": (changed(seed=5), "digest is '"),
 }

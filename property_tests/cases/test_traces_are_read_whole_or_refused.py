@@ -197,7 +197,7 @@ BAD: dict[str, tuple[Edit, str]] = {
     "no windows": (header(windows=[]), "field 'windows' must be a list of at least one, got []"),
     "no layers": (lambda header, _: header.pop("layers"), "field 'layers' is missing"),
     "claims field": (claims(colour="red"), "claims has no field 'colour'"),
-    "claims value": (claims(kind="fold"), "claims.kind must be one of step, replay, got 'fold'"),
+    "claims value": (claims(kind="fold"), "claims.kind must be one of step, replay, verify, got 'fold'"),
     "claims type": (claims(policy=3), "policy must be an object, got 3"),
     "claims name": (claims(name=None), "claims.name must be a string that is not empty, got None"),
     "claims capacities": (claims(capacities=5), "claims.capacities must be a list, got 5"),

@@ -35,7 +35,7 @@ class Ring:
 
     def round(self, tokens: list[object], count: int) -> bool:
         """One forward of `tokens`, `count` of which are accepted. Returns whether it folded."""
-        folds = self.used + len(tokens) > self.capacity
+        folds = bool(tokens) and self.used + self.window > self.capacity
         if folds:
             self.checkpoint = self.held()
         for i, token in enumerate(tokens):

@@ -20,9 +20,9 @@ from replaycheck_reference.policy import Path, Policy, Softplus
 
 Config = StepConfig | ReplayConfig
 
-__all__ = ["Mamba2Kernel", "replay", "step"]
+__all__ = ["Mamba2Kernel", "allocator", "replay", "step"]
 
-_ROLES = {"state": "state", "ring.x": "ring", "ring.B": "ring", "ring.dt": "ring", "cursor": "cursor"}
+_ROLES = {"state": "state", "ring.x": "ring", "ring.B": "ring", "ring.dt": "ring", "cursor": "cursor", "origin": "cursor"}
 
 #: dt within this many fp32 roundings; measured: 5.4 interpreted.
 _SOFTPLUS = Softplus(form="relative", units=8.0)
@@ -155,7 +155,7 @@ class Mamba2Kernel:
                     Geometry(heads=layer.heads, head_dim=layer.head_dim, state_dim=layer.state_dim, groups=layer.groups),
                     slots=slots, state=TORCH_DTYPE[formats.state], activation=TORCH_DTYPE[formats.activation],
                     capacity=capacity if self.claims.kind == "replay" else None, cursor=None if first is None else first.cursor,
-                    allocator=_allocator(memory, index),
+                    allocator=allocator(memory, index),
                 )
             )
         configs = [_config(pool, TORCH_DTYPE[formats.activation]) for pool in pools]
@@ -172,7 +172,7 @@ def _config(pool: Pool, activation: torch.dtype) -> Config | None:
     return replace(walking, rows=walk_length(pool.geometry))
 
 
-def _allocator(memory: Memory, layer: int) -> Allocator:
+def allocator(memory: Memory, layer: int) -> Allocator:
     """The checker's memory as an allocator: slots come first, ring rows third."""
 
     def alloc(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

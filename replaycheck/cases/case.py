@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from replaycheck.contract.claims import Formats
+from replaycheck.contract.memory import POISONS, fill_poison
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.variant import Mamba2Variant
 
@@ -31,14 +32,18 @@ FORMATS = ("fp32", "fp16", "bf16")
 #: Elements that a play of a case may hold: of the pool, the tokens, and a state for every token that may be published. A Nemotron-3 Ultra
 #: layer has 2^21 a state.
 LARGEST = 1 << 27
+#: Drafts are drawn as the tokens of a request that nobody admits.
+_DRAFTS = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """What a play is made from. Two equal cases make the same bits on every machine; tensors are made anew, on the CPU, at every call.
 
-    heads, head_dim, state_dim, groups, variant: every layer's. layers: how many share the cursors. capacity: ring rows. slots: of the pool.
+    heads, head_dim, state_dim, groups, variant: every layer's. layers: how many share the cursors. capacity: ring rows. window:
+    the most tokens of a row, where some may be taken back. slots: of the pool.
     regime, seed: which inputs. recording: where they come from instead, in regime "recorded". schedule: events, see schedule.py.
+    drafts: what rejected drafts hold, "drawn" by the laws of the regime, or a poison of contract.memory.POISONS.
     name: for reports only; it changes no bit and no id.
     Raises ValueError naming field and value where the case cannot be made.
     """
@@ -52,17 +57,19 @@ class Case:
     variant: Mamba2Variant = field(default_factory=Mamba2Variant)
     formats: Formats = field(default_factory=Formats)
     capacity: int = 1
+    window: int = 1
     slots: int = 1
     layers: int = 1
     regime: str = "trained-like"
     seed: int = 0
     schedule: events.Schedule = ()
     recording: RecordingFile | None = None
+    drafts: str = "drawn"
 
     def __post_init__(self) -> None:
         if self.recurrence != "mamba2":
             raise ValueError(f"recurrence must be 'mamba2', got {self.recurrence!r}")
-        for name, least in (("capacity", 1), ("slots", 1), ("layers", 1), ("seed", 0)):
+        for name, least in (("capacity", 1), ("window", 1), ("slots", 1), ("layers", 1), ("seed", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -70,6 +77,7 @@ class Case:
             if getattr(self.formats, name) not in FORMATS:
                 raise ValueError(f"formats.{name} must be one of {', '.join(FORMATS)}, got {getattr(self.formats, name)!r}")
         events.validate(self.schedule, self.slots)
+        self._check_drafts()
         if self.elements > LARGEST:
             raise ValueError(f"a case may hold at most {LARGEST} elements in states and tokens, got {self.elements}: layers {self.layers}, "
                              f"slots {self.slots}, heads {self.heads}, head_dim {self.head_dim}, state_dim {self.state_dim}, "
@@ -79,6 +87,31 @@ class Case:
                 raise ValueError(f"start of request {request} must be 'zero' or {self.inputs.START!r} in regime {self.regime!r}, "
                                  f"got {root.start!r}")
         self.inputs.check(self)
+
+    def _check_drafts(self) -> None:
+        """Hold rows to the window, where the case has one."""
+        if self.drafts not in ("drawn", *POISONS):
+            raise ValueError(f"drafts must be one of drawn, {', '.join(POISONS)}, got {self.drafts!r}")
+        if self.window > self.capacity:
+            raise ValueError(f"window must be at most the capacity {self.capacity}, got {self.window}")
+        if self.speculative and self.longest_row > self.window:
+            raise ValueError(f"a row of {self.longest_row} tokens does not fit into a window of {self.window}")
+        if self.rejected and self.recording is not None:
+            raise ValueError("a recording has no drafts that were rejected")
+
+    @property
+    def speculative(self) -> bool:
+        """Whether tokens may be taken back."""
+        return self.window > 1 or any(isinstance(op, events.Forward) and op.counts is not None for op in self.schedule)
+
+    @property
+    def longest_row(self) -> int:
+        return max((length for op in self.schedule if isinstance(op, events.Forward) for _, length in op.rows), default=0)
+
+    @cached_property
+    def rejected(self) -> dict[tuple[int, int], int]:
+        """By schedule step and slot, the place of a row's first rejected draft among those of its request."""
+        return events.rejected(self.schedule)
 
     @property
     def inputs(self) -> ModuleType:
@@ -139,6 +172,16 @@ class Case:
         """
         self._root(request)
         return _tokens(self, self.stream_of(request), self.lengths[request], i).map(Tensor.clone)
+
+    def draft_tokens(self, request: int, step: int, slot: int, count: int, i: int) -> Mamba2Tokens:
+        """Layer i's tokens of the `count` drafts that `request` in `slot` had rejected at a schedule step: drawn like its own tokens, and
+        none of them."""
+        first = self.rejected[step, slot]
+        made = _tokens(self, _DRAFTS + self.stream_of(request), first + count, i)[slice(first, first + count)].map(Tensor.clone)
+        if self.drafts != "drawn":
+            for value in made.tensors().values():
+                fill_poison(value, self.drafts)
+        return made
 
     def _root(self, request: int) -> events.Admit:
         if request not in self.roots:

@@ -25,13 +25,16 @@ FORMAT = "replaycheck-case/1"
 _INTEGERS = ("heads", "head_dim", "state_dim", "groups", "capacity", "slots", "layers", "seed")
 _STRINGS = ("name", "recurrence", "regime")
 _REQUIRED = (*_STRINGS, *_INTEGERS, "variant", "formats", "schedule")
-_OPTIONAL = ("format", "id", "digest", "recording")
+#: Fields that a case of plain decode leaves out, and what they are there.
+_SPECULATIVE = {"window": 1, "drafts": "drawn"}
+_OPTIONAL = ("format", "id", "digest", "recording", *_SPECULATIVE)
 
 
 def fields_of(case: Case) -> dict[str, Any]:
     """What makes the case, as JSON values."""
     plain = {name: getattr(case, name) for name in (*_STRINGS, *_INTEGERS)}
     made = {**plain, "variant": case.variant.to_json(), "formats": asdict(case.formats), "schedule": events.to_json(case.schedule)}
+    made |= {name: getattr(case, name) for name, plain_value in _SPECULATIVE.items() if getattr(case, name) != plain_value}
     return made if case.recording is None else {**made, "recording": asdict(case.recording)}
 
 
@@ -57,6 +60,7 @@ def from_json(data: Any) -> Case:
     made = {name: typed(name, data[name], str) for name in _STRINGS} | {name: typed(name, data[name], int) for name in _INTEGERS}
     made |= {"variant": record("variant", Mamba2Variant, data["variant"], later=Mamba2Variant.LATER),
              "formats": record("formats", Formats, data["formats"])}
+    made |= {name: typed(name, data[name], type(value)) for name, value in _SPECULATIVE.items() if name in data}
     case = Case(**made, schedule=events.from_json(data["schedule"]), recording=_recording(data.get("recording")))
     if "digest" in data and data["digest"] != case.digest:
         raise ValueError(f"digest is {data['digest']!r}, but the bits made here have {case.digest!r}: the file or the generator changed")

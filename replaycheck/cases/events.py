@@ -26,9 +26,18 @@ class Admit:
 
 @dataclass(frozen=True)
 class Forward:
-    """One forward over `rows` of (slot or PAD, length), every row committed whole. A pad row names no slot; its tokens are filler."""
+    """One forward over `rows` of (slot or PAD, length). A pad row names no slot; its tokens are filler.
+
+    counts: how many tokens of each row are accepted; the others are drafts that no request ever had. None: every row is accepted whole.
+    """
 
     rows: tuple[tuple[int, int], ...]
+    counts: tuple[int, ...] | None = None
+
+    def accepted(self) -> tuple[tuple[int, int, int], ...]:
+        """Slot, length and accepted tokens of every row."""
+        counts = [length for _, length in self.rows] if self.counts is None else self.counts
+        return tuple((slot, length, count) for (slot, length), count in zip(self.rows, counts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -61,12 +70,12 @@ Op = Admit | Forward | Copy | Release | Restore
 Schedule = tuple[Op, ...]
 
 _NAMES: dict[str, type[Op]] = {"admit": Admit, "forward": Forward, "copy": Copy, "release": Release, "restore": Restore}
-_ARITY = {"admit": 3, "forward": 1, "copy": 3, "release": 1, "restore": 1}
+_ARITY = {"admit": (3,), "forward": (1, 2), "copy": (3,), "release": (1,), "restore": (1,)}
 
 
 def to_json(schedule: Sequence[Op]) -> list[list[Any]]:
-    """One list an event: ["admit", slot, request, start], ["forward", [[slot, length], ...]], ["copy", src, dst, request],
-    ["release", slot], ["restore", slot]."""
+    """One list an event: ["admit", slot, request, start], ["forward", [[slot, length], ...]], with a list of counts where
+    not every row is accepted whole, ["copy", src, dst, request], ["release", slot], ["restore", slot]."""
     return [_op_to_json(op) for op in schedule]
 
 
@@ -74,7 +83,7 @@ def _op_to_json(op: Op) -> list[Any]:
     if isinstance(op, Admit):
         return ["admit", op.slot, op.request, op.start]
     if isinstance(op, Forward):
-        return ["forward", [list(row) for row in op.rows]]
+        return ["forward", [list(row) for row in op.rows], *([] if op.counts is None else [list(op.counts)])]
     if isinstance(op, Copy):
         return ["copy", op.src, op.dst, op.request]
     return ["restore" if isinstance(op, Restore) else "release", op.slot]
@@ -91,10 +100,10 @@ def _op_from_json(step: int, entry: Any) -> Op:
     if not isinstance(entry, list) or not entry or not isinstance(entry[0], str) or entry[0] not in _NAMES:
         raise ValueError(f"schedule step {step} must be a list that begins with one of {', '.join(_NAMES)}, got {entry!r}")
     name, *values = entry
-    if len(values) != _ARITY[name]:
-        raise ValueError(f"schedule step {step}: {name} takes {_ARITY[name]} values, got {len(values)}")
+    if len(values) not in _ARITY[name]:
+        raise ValueError(f"schedule step {step}: {name} takes {' or '.join(map(str, _ARITY[name]))} values, got {len(values)}")
     if name == "forward":
-        return Forward(_rows_from_json(step, values[0]))
+        return Forward(_rows_from_json(step, values[0]), _counts_from_json(step, values[1]) if len(values) > 1 else None)
     for value in values[:2] if name == "admit" else values:
         if not _is_int(value):
             raise ValueError(f"schedule step {step}: {name} takes integers, got {value!r}")
@@ -105,6 +114,12 @@ def _rows_from_json(step: int, rows: Any) -> tuple[tuple[int, int], ...]:
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 and all(map(_is_int, row)) for row in rows):
         raise ValueError(f"schedule step {step}: rows must be a list of [slot, length], got {rows!r}")
     return tuple((row[0], row[1]) for row in rows)
+
+
+def _counts_from_json(step: int, counts: Any) -> tuple[int, ...]:
+    if not isinstance(counts, list) or not all(map(_is_int, counts)):
+        raise ValueError(f"schedule step {step}: counts must be a list of integers, got {counts!r}")
+    return tuple(counts)
 
 
 def _is_int(value: Any) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from .events import PAD, STARTS, Admit, Copy, Forward, Op, Release, Restore, Schedule
 from .stream import Stream
 
-__all__ = ["PAD", "Admit", "Copy", "Forward", "Op", "Release", "Restore", "Schedule", "lengths", "mixed", "plain", "restarted", "roots",
-           "validate"]
+__all__ = ["PAD", "Admit", "Copy", "Forward", "Op", "Release", "Restore", "Schedule", "lengths", "mixed", "plain", "rejected", "restarted",
+           "roots", "speculative", "validate"]
 
 
 #: What drawn requests start from, in turn.
@@ -37,6 +37,7 @@ def _check(op: Op, slots: int, live: dict[int, int], seen: set[int]) -> None:
         live[op.slot] = op.request
     elif isinstance(op, Forward):
         _check_rows(op.rows, live)
+        _check_counts(op)
     elif isinstance(op, Copy):
         _check_live(op.src, live)
         _check_free(op.dst, slots, live)
@@ -62,6 +63,16 @@ def _check_rows(rows: Sequence[tuple[int, int]], live: dict[int, int]) -> None:
             raise ValueError(f"row length must be at least 0, got {length}")
     if len(set(named)) != len(named):
         raise ValueError("a forward names a slot twice")
+
+
+def _check_counts(op: Forward) -> None:
+    if op.counts is None:
+        return
+    if len(op.counts) != len(op.rows):
+        raise ValueError(f"a forward needs one count a row, got {len(op.counts)} for {len(op.rows)} rows")
+    for (_, length), count in zip(op.rows, op.counts, strict=True):
+        if not 0 <= count <= length:
+            raise ValueError(f"a row of {length} token(s) cannot keep {count}")
 
 
 def _check_live(slot: int, live: dict[int, int]) -> None:
@@ -111,10 +122,28 @@ def lengths(schedule: Sequence[Op]) -> dict[int, int]:
             live[op.dst] = op.request
             reached[op.request] = reached[live[op.src]]
         elif isinstance(op, Forward):
-            for slot, length in op.rows:
+            for slot, _, count in op.accepted():
                 if slot != PAD:
-                    reached[live[slot]] += length
+                    reached[live[slot]] += count
     return reached
+
+
+def rejected(schedule: Sequence[Op]) -> dict[tuple[int, int], int]:
+    """By schedule step and slot of every row with rejected drafts: how many its request has seen rejected before; a copy begins where its
+    source stood."""
+    seen: dict[int, int] = {}
+    places: dict[tuple[int, int], int] = {}
+    for step, op in enumerate(schedule):
+        if isinstance(op, Admit):
+            seen[op.slot] = 0
+        elif isinstance(op, Copy):
+            seen[op.dst] = seen[op.src]
+        elif isinstance(op, Forward):
+            for slot, length, count in op.accepted():
+                if slot != PAD and count < length:
+                    places[step, slot] = seen[slot]
+                    seen[slot] += length - count
+    return places
 
 
 def plain(requests: int, tokens: int, *, start: str = "random") -> Schedule:
@@ -140,6 +169,19 @@ def mixed(seed: int, *, slots: int = 4, forwards: int = 16, idle: bool = False) 
     if slots < 2 or forwards < 1:
         raise ValueError(f"a mixed schedule needs slots >= 2 and forwards >= 1, got {slots} and {forwards}")
     return _Life(Stream(("mixed", seed, slots, forwards)), slots, idle).lived(forwards)
+
+
+def speculative(seed: int, *, window: int, capacity: int, slots: int = 4, forwards: int = 16) -> Schedule:
+    """A life as in `mixed`, of rows of 0 to `window` tokens, none to all of which are accepted.
+
+    A row has the (place in the ring, length, accepted) that the life had least often, so that a long one has them all; places are those of
+    a ring of `capacity` that folds where another window would not fit.
+    Raises ValueError where slots < 2, forwards < 1, or not 1 <= window <= capacity.
+    """
+    if slots < 2 or forwards < 1 or not 1 <= window <= capacity:
+        raise ValueError(f"a speculative schedule needs slots >= 2, forwards >= 1 and 1 <= window <= capacity, got {slots}, {forwards}, "
+                         f"{window} and {capacity}")
+    return _SpeculativeLife(Stream(("speculative", seed, window, capacity, slots, forwards)), slots, window, capacity).lived(forwards)
 
 
 class _Life:
@@ -195,12 +237,59 @@ class _Life:
         self.live.append(slot)
         self.requests += 1
 
-    def _forward(self, step: int) -> None:
-        """Three in four live slots, at least one, in random order, with up to two pads anywhere."""
+    def _present(self, step: int) -> list[int]:
+        """Three in four live slots, at least one."""
         present = self.stream.integers(f"present {step}", (self.slots,), 0, 4)
-        chosen = [slot for slot in self.live if present[slot]] or self.live[:1]
+        return [slot for slot in self.live if present[slot]] or self.live[:1]
+
+    def _forward(self, step: int) -> None:
+        """Some live slots in random order, with up to two pads anywhere."""
+        chosen = self._present(step)
         zero = self.stream.integers(f"idle {step}", (self.slots,), 0, 4)
         rows = [(slot, 0 if self.idle and not zero[slot] else 1) for slot in chosen]
         rows += [(PAD, 1)] * self.stream.integer(f"pads {step}", 0, 3)
         order = self.stream.permutation(f"order {step}", len(rows))
         self.ops.append(Forward(tuple(rows[i] for i in order)))
+
+
+class _SpeculativeLife(_Life):
+    """A pool of slots while rows have any length and any part of them is accepted.
+
+    used: by slot, tokens in the ring since the last fold. had: how often a cell was drawn.
+    """
+
+    def __init__(self, stream: Stream, slots: int, window: int, capacity: int) -> None:
+        super().__init__(stream, slots, idle=True)
+        self.window, self.capacity = window, capacity
+        self.used: dict[int, int] = {}
+        self.had: dict[tuple[int, int, int], int] = {}
+
+    def _admit(self, slot: int) -> None:
+        super()._admit(slot)
+        self.used[slot] = 0
+
+    def _reuse(self, *, copy: bool) -> None:
+        super()._reuse(copy=copy)
+        op = self.ops[-1]
+        if isinstance(op, Copy):
+            self.used[op.dst] = self.used[op.src]
+
+    def _forward(self, step: int) -> None:
+        """Some live slots in random order, with up to two pads of any length anywhere."""
+        rows = [(slot, *self._drawn(step, slot)) for slot in self._present(step)]
+        for pad in range(self.stream.integer(f"pads {step}", 0, 3)):
+            length = self.stream.integer(f"pad {pad} {step}", 1, self.window + 1)
+            rows.append((PAD, length, self.stream.integer(f"pad count {pad} {step}", 0, length + 1)))
+        rows = [rows[i] for i in self.stream.permutation(f"order {step}", len(rows))]
+        self.ops.append(Forward(tuple((slot, length) for slot, length, _ in rows), tuple(count for _, _, count in rows)))
+
+    def _drawn(self, step: int, slot: int) -> tuple[int, int]:
+        """Length and accepted tokens of a row: of those that were drawn least often at this place of the ring."""
+        used = self.used[slot]
+        every = [(length, count) for length in range(self.window + 1) for count in range(length + 1)]
+        order = self.stream.permutation(f"row {slot} {step}", len(every))
+        length, count = min((every[i] for i in order), key=lambda row: self.had.get((used, *row), 0))
+        self.had[used, length, count] = self.had.get((used, length, count), 0) + 1
+        folds = length > 0 and used + self.window > self.capacity
+        self.used[slot] = count if folds else used + count
+        return length, count

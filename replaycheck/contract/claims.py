@@ -18,6 +18,7 @@ GUARANTEES = {
     "batch_invariant": "a request's bits do not depend on the other rows, on its row or on its slot",
     "nan_poison": "NaN in memory that must not be read changes nothing",
     "phase_invariant": "a request's bits do not depend on where in the ring it stands",
+    "nan_in_draft": "NaN in drafts that are rejected changes nothing",
 }
 
 #: What a kernel may support beyond the bare recurrence.
@@ -46,11 +47,12 @@ class Formats:
 class Claims:
     """What a kernel claims.
 
-    name: shown in reports. recurrence: "mamba2". kind: "step" or "replay". entry: "raw", gates before bias and softplus.
+    name: shown in reports. recurrence: "mamba2". kind: "step", "replay" or "verify". entry: "raw", gates before bias and softplus.
     policy: see Policy; its state and output formats are set by the build under test.
     states, activations, outputs: formats it can be built for; no outputs: always that of the activations. head_dims, state_dims: dims it
     supports, empty = any.
-    capacities: smallest and largest ring. features: of FEATURES.
+    capacities: smallest and largest ring. windows: of a verify kernel, the fewest and the most tokens that a row may be built for; a build
+    takes a window of at most its capacity. features: of FEATURES.
     guarantees: of GUARANTEES. pad_output: what pad rows of the output hold, "untouched" or "zero".
     """
 
@@ -65,6 +67,7 @@ class Claims:
     head_dims: tuple[int, ...] = ()
     state_dims: tuple[int, ...] = ()
     capacities: tuple[int, int] = (1, 1)
+    windows: tuple[int, int] = (1, 1)
     features: tuple[str, ...] = ("bias", "skip", "groups")
     guarantees: tuple[str, ...] = ()
     pad_output: str = "untouched"
@@ -72,7 +75,7 @@ class Claims:
 
     def __post_init__(self) -> None:
         self._check_types()
-        for name, allowed in (("recurrence", ("mamba2",)), ("kind", ("step", "replay")), ("entry", ("raw",)),
+        for name, allowed in (("recurrence", ("mamba2",)), ("kind", ("step", "replay", "verify")), ("entry", ("raw",)),
                               ("pad_output", ("untouched", "zero")), ("version", (CLAIMS_VERSION,))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"claims.{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}")
@@ -84,10 +87,13 @@ class Claims:
         for name in ("states", "activations"):
             if not getattr(self, name):
                 raise ValueError(f"claims.{name} must name at least one format, got {getattr(self, name)!r}")
-        low, high = self.capacities
-        if not 1 <= low <= high:
-            raise ValueError(f"claims.capacities must be (smallest, largest) with 1 <= smallest <= largest, got {self.capacities}")
-        wanted = {"step": {"step"}, "replay": {"output", "flush"}}[self.kind]
+        for name in ("capacities", "windows"):
+            low, high = getattr(self, name)
+            if not 1 <= low <= high:
+                raise ValueError(f"claims.{name} must be (smallest, largest) with 1 <= smallest <= largest, got {getattr(self, name)}")
+        if self.windows[0] > self.capacities[1]:
+            raise ValueError(f"claims.windows must begin at or below the largest capacity {self.capacities[1]}, got {self.windows}")
+        wanted = {"step": {"step"}, "replay": {"output", "flush"}, "verify": {"output", "flush"}}[self.kind]
         missing = sorted(wanted - set(self.policy.paths))
         if missing:
             raise ValueError(f"claims.policy.paths of a {self.kind} kernel needs {missing[0]!r}")
@@ -97,15 +103,17 @@ class Claims:
             raise ValueError(f"claims.name must be a string that is not empty, got {self.name!r}")
         if not isinstance(self.policy, Policy):
             raise ValueError(f"claims.policy must be a policy, got {self.policy!r}")
-        for name in ("states", "activations", "outputs", "head_dims", "state_dims", "capacities", "features", "guarantees"):
+        for name in ("states", "activations", "outputs", "head_dims", "state_dims", "capacities", "windows", "features",
+                     "guarantees"):
             if not isinstance(getattr(self, name), (tuple, list)):
                 raise ValueError(f"claims.{name} must be a list, got {getattr(self, name)!r}")
-        for name in ("head_dims", "state_dims", "capacities"):
+        for name in ("head_dims", "state_dims", "capacities", "windows"):
             for value in getattr(self, name):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise ValueError(f"claims.{name} holds {value!r}; it takes integers of at least 1")
-        if len(self.capacities) != 2:
-            raise ValueError(f"claims.capacities must be (smallest, largest), got {self.capacities}")
+        for name in ("capacities", "windows"):
+            if len(getattr(self, name)) != 2:
+                raise ValueError(f"claims.{name} must be (smallest, largest), got {getattr(self, name)}")
 
     def outputs_of(self, activation: str) -> tuple[str, ...]:
         """The output formats of builds with this activation format."""

@@ -1,7 +1,8 @@
 """The adapter protocol: all that a kernel author implements.
 
 Every `begin` is closed by one `commit` before the next `begin`, `copy` or `release` of those slots. Zero-length rows are allowed
-and change nothing. Pad rows of the output are left untouched or set to zero, as claimed. `admit` copies what it is given.
+and change nothing. A row of a verify kernel holds the certain token and drafts, and a commit keeps the first of them, from none
+to all. Pad rows of the output are left untouched or set to zero, as claimed. `admit` copies what it is given.
 `stored` only reads.
 """
 
@@ -48,7 +49,10 @@ class Session(Protocol):
         """Device launches only, capturable. tokens are packed in row order, pad rows included; out: [tokens, heads, head_dim]."""
 
     def commit(self, counts: Sequence[int | None]) -> None:
-        """Keep the first counts[row] tokens of each row of the last forward; None keeps all."""
+        """Keep the first counts[row] tokens of each row of the last forward; None keeps all, 0 discards the row.
+
+        Only a verify kernel is asked to keep less than all.
+        """
 
     def copy(self, src: int, dst: int) -> None:
         """Make dst an independent copy of src, wherever src stands in its ring."""
@@ -69,6 +73,8 @@ class Kernel(Protocol):
 
     def open(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> Session:
         """A session over a stack of layers sharing cursors. Every persistent buffer comes from `memory`.
+
+        A verify kernel is also given `window`, the most tokens a row will have; no other is.
 
         Raises ValueError naming the thing and the value where the build is not supported.
         """

@@ -53,6 +53,15 @@ class Track:
             del kept[:count]
         return window
 
+    def drafted(self, life: Life, layer: int, tokens: Mamba2Tokens, drafts: Mamba2Tokens, outputs: Tensor, path: str, step: int) -> Window:
+        """The window of rejected drafts and their outputs: after all tokens since the last publication. tokens: all of the request."""
+        since = tokens[slice(self.position, self.position + len(self.outputs))]
+        return Window(
+            request=life.request, slot=life.slot, layer=layer, position=self.position, start=self.bits.detach().cpu().clone(),
+            tokens=Mamba2Tokens.cat([since, drafts]), outputs=torch.cat([*(kept[None] for kept in self.outputs), outputs]),
+            paths=(*self.paths, *[path] * len(drafts)), steps=(*self.steps, *[step] * len(drafts)), end=None,
+        )
+
     def publish(self, bits: Tensor, position: int) -> None:
         """`bits`, on the device, hold the first `position` tokens."""
         self.bits, self.position, self.suspended = bits.clone(), position, False

@@ -103,8 +103,10 @@ class _Player:
 
     def _walk(self) -> None:
         case = self.case
+        window = {"window": case.window} if self.kernel.claims.kind == "verify" else {}
         self.session = self.watch.call("open", -1, range(case.slots), lambda: self.kernel.open(
-            self.layers, formats=case.formats, capacity=case.capacity, slots=case.slots, memory=self.memory, seed=case.seed & 0x7FFFFFFF))
+            self.layers, formats=case.formats, capacity=case.capacity, slots=case.slots, memory=self.memory, seed=case.seed & 0x7FFFFFFF,
+            **window))
         self.states = StateReader(self.session, self.watch, shape=self.layers[0].state_shape, dtype=self.state, device=self.device)
         for slot in range(case.slots):
             self.memory.poison_slot(slot)
@@ -185,19 +187,22 @@ class _Player:
         rows = list(op.rows)
         lengths = {slot: length for slot, length in rows if slot != PAD and length > 0}
         self.watch.call("begin", self.step, lengths, lambda: self.session.begin(rows))
-        ran = [self._run(i, rows, lengths) for i in range(self.case.layers)]
-        self.watch.call("commit", self.step, lengths, lambda: self.session.commit([None] * len(rows)))
+        ran = [self._run(i, op, lengths) for i in range(self.case.layers)]
+        kept = [None if op.counts is None else count for _, _, count in op.accepted()]
+        self.watch.call("commit", self.step, lengths, lambda: self.session.commit(kept))
         for packed, _ in ran:
             packed.discard(self.poison)
-        for slot, length in lengths.items():
-            self._settle(self.live[slot], length, [outputs[slot] for _, outputs in ran])
+        for slot, length, count in op.accepted():
+            if slot in lengths:
+                self._settle(self.live[slot], length, count, [outputs[slot] for _, outputs in ran])
         self.watch.hold("stored", self.step, [], reads_only=True)
         self.forwards += 1
 
-    def _run(self, i: int, rows: list[tuple[int, int]], may_write: Iterable[int]) -> tuple[PackedTokens, dict[int, Tensor]]:
+    def _run(self, i: int, op: Forward, may_write: Iterable[int]) -> tuple[PackedTokens, dict[int, Tensor]]:
         """Run layer i; every other forward is handed strided tensors. Returns its packed tokens and, by slot, its outputs."""
         strided = self.forwards % 2 == 1
-        parts = [self._row_tokens(i, slot, length) for slot, length in rows]
+        rows = list(op.rows)
+        parts = [self._row_tokens(i, *row) for row in op.accepted()]
         packed = PackedTokens(parts, self.device, strided=strided, poison=self.poison, on_alloc=self.on_alloc)
         total = sum(length for _, length in rows)
         out = PackedOutput(total, self.layers[i], self.output, self.device, strided=strided, on_alloc=self.on_alloc)
@@ -206,25 +211,37 @@ class _Player:
         for name, changed in packed.changed():
             self.findings.violated("write-set", changed, f"run changed {changed} element(s) of its input {name} or beside it",
                                    buffer=f"tokens.{name}", step=self.step, layer=i, operation="run")
-        return packed, self.outputs.read(rows, out, step=self.step, layer=i)
+        judged = None if self.case.drafts == "drawn" else {slot: count for slot, _, count in op.accepted()}
+        return packed, self.outputs.read(rows, out, judged, step=self.step, layer=i)
 
-    def _row_tokens(self, i: int, slot: int, length: int) -> Mamba2Tokens:
+    def _row_tokens(self, i: int, slot: int, length: int, count: int) -> Mamba2Tokens:
+        """The next tokens of a row: those that will be accepted, and then drafts that the request never has."""
         if slot == PAD:
             return filler(self.layers[i], length, self.activation, self.poison)
         life = self.live[slot]
-        return self.tokens[life.request, i][slice(life.committed, life.committed + length)]
+        own = self.tokens[life.request, i][slice(life.committed, life.committed + count)]
+        return own if count == length else Mamba2Tokens.cat([own, self._drafts(life, i, length - count)])
+
+    def _drafts(self, life: Life, i: int, count: int) -> Mamba2Tokens:
+        return self.case.draft_tokens(life.request, self.step, life.slot, count, i)
 
     # -- what was published
 
-    def _settle(self, life: Life, length: int, outputs: list[Tensor]) -> None:
-        """A row of `life` was committed: note its outputs, and close a window in every layer whose state was published."""
-        life.committed += length
+    def _settle(self, life: Life, length: int, count: int, outputs: list[Tensor]) -> None:
+        """The first `count` tokens of a row of `life` were committed: note their outputs, and close a window in every layer whose state was
+        published. Outputs of rejected drafts are a window of their own, after all that the drafts saw: from the state published now where
+        it holds none of the row's tokens, else from the one before."""
+        before = life.committed
+        life.committed += count
         for i, track in enumerate(life.tracks):
             stored = self.states.stored(life.slot, i, self.step)
             position = life.base + stored.folded
             advanced = track.position < position <= life.committed
             path = "step" if self.kernel.claims.kind == "step" else "flush" if advanced else "output"
-            track.append(outputs[i], path, self.step)
+            track.append(outputs[i][:count], path, self.step)
+            drafted = count < length and self.case.drafts == "drawn"
+            if drafted and position > before:
+                self._note_drafts(life, i, outputs[i][count:], path)
             if advanced:
                 bits = stored.bits.cpu().clone()
                 check_finite(self.findings, "state", bits, request=life.request, slot=life.slot, step=self.step, layer=i)
@@ -232,8 +249,14 @@ class _Player:
                 track.publish(stored.bits, position)
             else:
                 self.states.compare(life, i, stored, "commit", self.step)
+            if drafted and position <= before:
+                self._note_drafts(life, i, outputs[i][count:], path)
         if not life.pending():
             self.settled.append((self.step, life.slot))
+
+    def _note_drafts(self, life: Life, i: int, outputs: Tensor, path: str) -> None:
+        drafts = self._drafts(life, i, len(outputs))
+        self.windows.append(life.tracks[i].drafted(life, i, self.tokens[life.request, i], drafts, outputs, path, self.step))
 
     def _hold_published(self, lives: Iterable[Life], when: str) -> None:
         """Every one of these lives still has the bits it last published."""

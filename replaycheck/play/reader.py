@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -35,8 +36,9 @@ class OutputReader:
     def __init__(self, findings: Findings, *, pad_output: str) -> None:
         self.findings, self.pad_output = findings, pad_output
 
-    def read(self, rows: list[tuple[int, int]], out: PackedOutput, **place: int | str) -> dict[int, Tensor]:
-        """By slot, the outputs [length, heads, head_dim] on the CPU."""
+    def read(self, rows: list[tuple[int, int]], out: PackedOutput, judged: Mapping[int, int] | None = None,
+             **place: int | str) -> dict[int, Tensor]:
+        """By slot, the outputs [length, heads, head_dim] on the CPU. judged: by slot, how many of them must be finite, None for all."""
         first, outputs = 0, {}
         for row, (slot, length) in enumerate(rows):
             packed = slice(first, first + length)
@@ -45,7 +47,8 @@ class OutputReader:
                 self._check_pad(out, packed, row=row, **place)
             elif length:
                 outputs[slot] = out.view[packed].detach().cpu().clone()
-                self._check_live(out, packed, outputs[slot], slot=slot, **place)
+                count = length if judged is None else judged[slot]
+                self._check_live(out, slice(packed.start, packed.start + count), outputs[slot][:count], slot=slot, **place)
         self._check_around(out, **place)
         return outputs
 

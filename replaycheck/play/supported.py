@@ -32,6 +32,11 @@ def unsupported(claims: Claims, case: Case) -> str:
         ("state_dim", case.state_dim, claims.state_dims or (case.state_dim,), ", ".join(map(str, claims.state_dims))),
         ("capacity", case.capacity, range(low, high + 1), f"{low}..{high}"),
     ]
+    if claims.kind == "verify":
+        least, most = claims.windows
+        needs.append(("window", case.window, range(least, most + 1), f"{least}..{most}"))
+    elif case.speculative:
+        return f"a verify kernel; kernel {claims.name} is a {claims.kind} kernel"
     variant, features = case.variant, ", ".join(claims.features) or "none"
     for name, needed in (("bias", variant.bias), ("skip", variant.skip), ("gated", variant.gated), ("groups", case.groups > 1),
                          ("no_softplus", not variant.softplus), ("A_log", variant.decay_parameter == "A_log"),

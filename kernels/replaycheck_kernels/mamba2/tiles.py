@@ -75,9 +75,9 @@ def outputs(tile, xs, C, score, decay, SLICES: tl.constexpr, AGES: tl.constexpr,
 
 @triton.jit
 def fold(at, inside, tile, xs, Bs, weight, decay, N: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr):
-    """Store decay * tile + sum over ages of weight * x * B at the pointers `at`, [rows, 1]. tile: [rows, COLUMNS]; Bs: [AGES, COLUMNS].
+    """Store decay * tile + sum over ages of weight * x * B in the tile's format at the pointers `at`, [rows, 1]; returns it in fp32.
 
-    inside, WHOLE: of the rows.
+    tile: [rows, COLUMNS]; Bs: [AGES, COLUMNS]. inside, WHOLE: of the rows.
     """
     xw = tl.trans(weight[:, None] * xs.to(tl.float32))
     if Bs.dtype == tl.bfloat16:
@@ -87,3 +87,4 @@ def fold(at, inside, tile, xs, Bs, weight, decay, N: tl.constexpr, COLUMNS: tl.c
     folded = decay * tile.to(tl.float32) + window
     n = tl.arange(0, COLUMNS)[None, :]
     store(at + n, folded.to(tile.dtype), inside & (n < N), WHOLE and N == COLUMNS)
+    return folded

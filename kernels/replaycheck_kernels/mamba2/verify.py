@@ -3,8 +3,8 @@
     y_s = e^{A sum dt} S0 C_s + sum_{j <= s} dt_j e^{A sum_{j < i <= s} dt_i} (B_j . C_s) x_j + D x_s
 
 S0 is the checkpoint, read once; j runs over the committed ring rows and the row's own tokens. These are appended to the ring behind the
-cursor, where nothing reads them unless `cursors.commit` moves it. A row that would leave more than `capacity` tokens in the ring folds
-the committed ones, and no other, into the checkpoint; its outputs are taken from the state as it was before, like those of any other row.
+cursor, where nothing reads them unless `cursors.commit` moves it. A row whose whole window would not fit into `capacity` tokens folds
+the committed ones, and no other, into the checkpoint; S0 is then what was folded, before it is rounded, and j runs over the row's own.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def verify_kernel(
     dts = dt_ring + (slot * H + head) * RING
     size = sizes(dt + first * dt_row + head, dts, token, used, length, origin, dt_row, bias, RING, SOFTPLUS, LOW, HIGH)
     younger = sizes(dt + first * dt_row + head, dts, token + 1, used, length, origin, dt_row, bias, RING, SOFTPLUS, LOW, HIGH)
-    weight, decay = window_weights(size, younger, token, used + ask, a)
+    folding = folds(used, length, CAPACITY, WINDOW)
+    oldest = tl.where(folding, used, 0)
+    weight, decay = window_weights(size, younger, token, oldest, used + ask, a)
     fold_weight, fold_decay = history_weights(size, younger, token, used, a)
 
     group = head // (H // G)
@@ -107,7 +109,8 @@ def verify_kernel(
     B_old = B_ring + (slot * G + group) * (RING * N) + place[:, None] * N + n[None, :]
     Bs = gather(B + given[:, None] * B_row + group * N + n[None, :], B_old, past, fresh, n < N)
     Cs = tl.trans(tl.load(C + (first + ask)[:, None] * C_row + group * N + n[None, :], mask=asked[:, None] & (n < N)[None, :], other=0.0))
-    score = tl.where(token[:, None] <= (used + ask)[None, :], weight * products(Bs, Cs), 0.0)
+    seen = (token[:, None] <= (used + ask)[None, :]) & (token >= oldest)[:, None]
+    score = tl.where(seen, weight * products(Bs, Cs), 0.0)
     if D is not None and not SKIP_ROWS:
         score += tl.where(token[:, None] == (used + ask)[None, :], tl.load(D + head), 0.0)
     Bs_past = tl.where(past[:, None], Bs, tl.zeros_like(Bs))
@@ -121,7 +124,12 @@ def verify_kernel(
         at = S0 + r[:, None] * N
         tile = load(at + n[None, :], inside[:, None] & (n < N)[None, :], WHOLE and N == COLUMNS)
         xs = gather(x + given[:, None] * x_row + head * P + p0 + r[None, :], x_old + place[:, None] * P + r[None, :], past, fresh, inside)
-        y = decay[None, :] * readout(tile, Cs) + weighted(xs, score)
+        if folding:
+            xs_past = tl.where(past[:, None], xs, tl.zeros_like(xs))
+            read = readout(fold(at, inside[:, None], tile, xs_past, Bs_past, fold_weight, fold_decay, N, COLUMNS, WHOLE), Cs)
+        else:
+            read = readout(tile, Cs)
+        y = decay[None, :] * read + weighted(xs, score)
         each = (first + ask)[None, :]
         written = inside[:, None] & asked[None, :]
         if SKIP_ROWS:
@@ -130,9 +138,6 @@ def verify_kernel(
         if z is not None:
             y = gated(y, tl.load(z + each * z_row + head * P + p0 + r[:, None], mask=written, other=0.0))
         tl.store(out + each * out_row + head * P + p0 + r[:, None], y.to(out.dtype.element_ty), mask=written)
-        if folds(used, length, CAPACITY):
-            xs_past = tl.where(past[:, None], xs, tl.zeros_like(xs))
-            fold(at, inside[:, None], tile, xs_past, Bs_past, fold_weight, fold_decay, N, COLUMNS, WHOLE)
         tl.store(x_old + place[:, None] * P + r[None, :], xs, mask=fresh[:, None] & inside[None, :])
     if p0 == 0:
         tl.store(dts + place, size, mask=fresh)

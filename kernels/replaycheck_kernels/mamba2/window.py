@@ -52,13 +52,13 @@ def sizes(
 
 
 @triton.jit
-def window_weights(size, younger, token, query, a):
-    """Weights of the window's tokens at every query, fp32 [tokens, queries], and decay of the checkpoint, [queries].
+def window_weights(size, younger, token, oldest, query, a):
+    """Weights of the window's tokens at every query, fp32 [tokens, queries], and decay of the state before token `oldest`, [queries].
 
     size: dt of the tokens; younger: dt of the tokens one place younger; query: token at which an output is taken. The sum of dt over
-    the tokens in between is a running sum from the youngest on; a token after the query is selected away.
+    the tokens in between is a running sum from the youngest on; tokens before the oldest and after the query are selected away.
     """
-    seen = token[:, None] <= query[None, :]
+    seen = (token[:, None] <= query[None, :]) & (token >= oldest)[:, None]
     since = tl.where(token[:, None] + 1 <= query[None, :], younger[:, None], 0.0)
     weight = tl.where(seen, size[:, None] * tl.exp(a * tl.cumsum(since, 0)), 0.0)
     return weight, tl.exp(a * tl.sum(tl.where(seen, size[:, None], 0.0), 0))

@@ -39,8 +39,9 @@ def alone(case: Case) -> Case:
         elif isinstance(op, Copy):
             live[op.dst] = None
         elif isinstance(op, Forward):
-            for slot, length in op.rows:
-                _extend(lives, None if slot == PAD else live[slot], Forward(((slot, length),)))
+            for slot, length, count in op.accepted():
+                own = Forward(((slot, length),), None if op.counts is None else (count,))
+                _extend(lives, None if slot == PAD else live[slot], own)
         else:
             _extend(lives, live[op.slot], op)
             if isinstance(op, Release):

@@ -39,7 +39,8 @@ def permuted(case: Case) -> Case:
     def turned(step: int, op: Op) -> Op:
         if isinstance(op, Forward):
             order = stream.permutation(f"rows {step}", len(op.rows))
-            return Forward(tuple((further(op.rows[i][0]), op.rows[i][1]) for i in order))
+            counts = None if op.counts is None else tuple(op.counts[i] for i in order)
+            return Forward(tuple((further(op.rows[i][0]), op.rows[i][1]) for i in order), counts)
         if isinstance(op, Copy):
             return replace(op, src=further(op.src), dst=further(op.dst))
         return replace(op, slot=further(op.slot))
@@ -83,7 +84,7 @@ class _Moving:
             self._settle(op.dst, op.request)
             self.ops.append(replace(op, src=self.place[op.src], dst=self.place[op.dst]))
         elif isinstance(op, Forward):
-            self.ops.append(Forward(tuple((slot if slot == PAD else self.place[slot], length) for slot, length in op.rows)))
+            self.ops.append(replace(op, rows=tuple((slot if slot == PAD else self.place[slot], length) for slot, length in op.rows)))
             for slot, length in op.rows:
                 if slot != PAD and length:
                     self._count(slot)
