@@ -169,7 +169,8 @@ def test_presets_are_geometries_a_case_can_have(name: str) -> None:
     ({"layers": 0}, "layers must be an integer of at least 1, got 0"),
     ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
     ({"regime": "sunny"}, "regime 'sunny' is not known; known are trained-like,"),
-    ({"recurrence": "gdn"}, "recurrence must be 'mamba2', got 'gdn'"),
+    ({"recurrence": "gdn"}, "variant of recurrence 'gdn' must be a DeltaVariant, got Mamba2Variant"),
+    ({"recurrence": "xlstm"}, "recurrence must be one of mamba2, gdn, kda, got 'xlstm'"),
     ({"formats": Formats(state="fp8_e4m3")}, "formats.state must be one of"),
     ({"slots": 1}, "schedule step 1"),
 ])

@@ -18,7 +18,7 @@ import torch
 
 from replaycheck.cases.case import Case
 from replaycheck.cases.layers import PRESETS
-from replaycheck.cases.regimes import REGIMES
+from replaycheck.cases.regimes import DELTA_REGIMES, REGIMES
 from replaycheck.cases.schedule import plain
 from replaycheck.cases.traces import write_trace
 from replaycheck.cli import validate as validate_module
@@ -181,7 +181,8 @@ def test_a_case_that_moves_no_token_proves_nothing(
 def test_what_there_is_can_be_listed(what: str, local: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert local("list", what) == 0
     names = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
-    known = {"kernels": {"mamba2-step", "mamba2-replay"}, "recurrences": {"mamba2"}, "layers": set(PRESETS), "regimes": set(REGIMES),
+    known = {"kernels": {"mamba2-step", "mamba2-replay"}, "recurrences": {"mamba2", "gdn", "kda"},
+             "layers": set(PRESETS), "regimes": {*REGIMES, *DELTA_REGIMES},
              "checks": set(CHECKS), "suites": set(SUITES)}[what]
     assert known <= names
 

@@ -9,6 +9,7 @@ import pytest
 from judged import broken, judged
 
 from replaycheck.cases.case import Case
+from replaycheck.cases.families.mamba2 import LAWS
 from replaycheck.cases.regimes import REGIMES
 from replaycheck.cases.schedule import mixed, plain
 from replaycheck.contract.bits import count_differing
@@ -29,7 +30,7 @@ KINDS = {"replay": REPLAY, "step": STEP}
 
 def _form(index: int, regime: str) -> Mamba2Variant:
     form = FORMS[index % len(FORMS)]
-    law = REGIMES[regime]
+    law = LAWS[regime]
     impossible = ((law.exact and form.gated) or (law.gates.A_log is None and form.decay_parameter == "A_log")
                   or (law.softplus and not form.softplus))
     return FORMS[0] if impossible else form
@@ -66,7 +67,7 @@ def _differing(kernel: HostKernel, base: str, index: int) -> tuple[int, int]:
     case = _case(index, base)
     made, measurements = judged(kernel, case)
     assert not broken(measurements), f"case {index} ({case.regime}, {case.variant}): {broken(measurements)}"
-    if case.law.gates.A_log is None:
+    if LAWS[case.regime].gates.A_log is None:
         return 0, 0
     reference = _played(base, index)
     pairs = [(made.outputs[key], reference.outputs[key]) for key in made.outputs]

@@ -57,7 +57,7 @@ def test_a_recorded_stretch_takes_the_state_where_the_model_took_it(model: Hybri
         if layer.recurrence == "mamba2":
             for request, (start, tokens) in enumerate(zip(layer.starts, layer.stretches, strict=True)):
                 assert start is not None
-                exact = decompose(layer.mamba2(), start, Mamba2Tokens(**tokens)).end()
+                exact = decompose(layer.layer(), start, Mamba2Tokens(**tokens)).end()
                 torch.testing.assert_close(states[-1][i][request].double(), exact, rtol=0, atol=2e-6 * float(exact.abs().max()))
 
 
@@ -68,7 +68,7 @@ def test_the_prefill_hands_over_the_state_of_the_exact_recurrence(model: HybridM
     layer = recorder.recording().layers[0]
     assert calls[0].length == 70 and layer.starts[0] is not None
     prefill = Mamba2Tokens(**{name: value[0] for name, value in calls[0].tokens.items()})
-    exact = decompose(layer.mamba2(), torch.zeros_like(layer.starts[0]), prefill).end()
+    exact = decompose(layer.layer(), torch.zeros_like(layer.starts[0]), prefill).end()
     torch.testing.assert_close(layer.starts[0].double(), exact, rtol=0, atol=5e-6 * float(exact.abs().max()))
 
 
@@ -141,5 +141,5 @@ def test_mamba2_of_transformers_is_recorded_as_it_is_decoded() -> None:
     layer = recording.layers[1]
     for request, (start, tokens) in enumerate(zip(layer.starts, layer.stretches, strict=True)):
         assert start is not None and torch.equal(start, caches[0][request])
-        exact = decompose(layer.mamba2(), start, Mamba2Tokens(**tokens)).end()
+        exact = decompose(layer.layer(), start, Mamba2Tokens(**tokens)).end()
         torch.testing.assert_close(caches[-1][request].double(), exact, rtol=0, atol=2e-6 * float(exact.abs().max()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -16,11 +17,12 @@ from torch import Tensor
 
 from replaycheck.contract.claims import Formats
 from replaycheck.contract.memory import POISONS, fill_poison
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
-from replaycheck_reference.variant import Mamba2Variant
+from replaycheck_reference.layer import Layer, Tokens
+from replaycheck_reference.variant import Mamba2Variant, Variant
 
 from . import casefile, drawn, recorded
 from . import schedule as events
+from .families import family
 from .layers import Geometry
 from .recordings import RecordingFile
 from .regimes import Regime, regime
@@ -54,7 +56,7 @@ class Case:
     head_dim: int
     state_dim: int
     groups: int = 1
-    variant: Mamba2Variant = field(default_factory=Mamba2Variant)
+    variant: Variant = field(default_factory=Mamba2Variant)
     formats: Formats = field(default_factory=Formats)
     capacity: int = 1
     window: int = 1
@@ -67,8 +69,12 @@ class Case:
     drafts: str = "drawn"
 
     def __post_init__(self) -> None:
-        if self.recurrence != "mamba2":
-            raise ValueError(f"recurrence must be 'mamba2', got {self.recurrence!r}")
+        own = family(self.recurrence)
+        if not isinstance(self.variant, own.variant):
+            raise ValueError(f"variant of recurrence {self.recurrence!r} must be a {own.variant.__name__}, got {self.variant!r}")
+        for name, value in own.plain.items():
+            if getattr(self.variant, name) != value:
+                raise ValueError(f"variant.{name} must be {value!r} for recurrence {self.recurrence!r}")
         for name, least in (("capacity", 1), ("window", 1), ("slots", 1), ("layers", 1), ("seed", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -135,7 +141,7 @@ class Case:
     def elements(self) -> int:
         """Elements of the pool, of all tokens with their outputs, and of a published state a token, over all layers."""
         state = self.heads * self.head_dim * self.state_dim
-        token = self.heads * (3 * self.head_dim + 1) + 2 * self.groups * self.state_dim
+        token = self.heads * self.head_dim + sum(map(math.prod, family(self.recurrence).received(self.geometry, self.variant).values()))
         return self.layers * (self.slots * state + self.moved * (token + state))
 
     @cached_property
@@ -152,9 +158,9 @@ class Case:
         """The request whose tokens `request` sees: its own id, or that of the one it was copied from."""
         return self._root(request).request
 
-    def layer(self, i: int) -> Mamba2Layer:
+    def layer(self, i: int) -> Layer:
         """Layer i with its exact parameters."""
-        made: Mamba2Layer = self.inputs.layer(self, i)
+        made: Layer = self.inputs.layer(self, i)
         return made
 
     def start(self, request: int, i: int) -> Tensor | None:
@@ -165,7 +171,7 @@ class Case:
         made: Tensor | None = self.inputs.start(self, root.request, i)
         return made
 
-    def tokens(self, request: int, i: int) -> Mamba2Tokens:
+    def tokens(self, request: int, i: int) -> Tokens:
         """Layer i's tokens of `request` from position 0 to the last it consumes, in the activation format.
 
         A copy's begin at position 0 of its source, so that a position means the same token for both.
@@ -173,7 +179,7 @@ class Case:
         self._root(request)
         return _tokens(self, self.stream_of(request), self.lengths[request], i).map(Tensor.clone)
 
-    def draft_tokens(self, request: int, step: int, slot: int, count: int, i: int) -> Mamba2Tokens:
+    def draft_tokens(self, request: int, step: int, slot: int, count: int, i: int) -> Tokens:
         """Layer i's tokens of the `count` drafts that `request` in `slot` had rejected at a schedule step: drawn like its own tokens, and
         none of them."""
         first = self.rejected[step, slot]
@@ -214,15 +220,16 @@ class Case:
     def _tensors(self) -> Iterator[Tensor]:
         for i in range(self.layers):
             layer = self.layer(i)
-            yield from (t for t in (layer.decay, layer.dt_bias, layer.D) if t is not None)
+            yield from layer.parameters().values()
             for request, root in self.roots.items():
                 if root.request == request:
-                    start, tokens = self.start(request, i), self._longest(request, i)
-                    yield from (t for t in (start, tokens.x, tokens.dt, tokens.B, tokens.C, tokens.z) if t is not None)
+                    start = self.start(request, i)
+                    yield from () if start is None else (start,)
+                    yield from self._longest(request, i).tensors().values()
 
-    def _longest(self, root: int, i: int) -> Mamba2Tokens:
+    def _longest(self, root: int, i: int) -> Tokens:
         """The tokens of `root` up to the last that it or a copy of it consumes."""
-        made: Mamba2Tokens = self.inputs.tokens(self, root, max(n for r, n in self.lengths.items() if self.stream_of(r) == root), i)
+        made: Tokens = self.inputs.tokens(self, root, max(n for r, n in self.lengths.items() if self.stream_of(r) == root), i)
         return made
 
     def to_json(self) -> dict[str, Any]:
@@ -245,7 +252,7 @@ class Case:
 
 
 @lru_cache(maxsize=32)
-def _tokens(case: Case, root: int, count: int, i: int) -> Mamba2Tokens:
+def _tokens(case: Case, root: int, count: int, i: int) -> Tokens:
     """The first `count` tokens of a request that was admitted; kept, since a player asks for them at every forward."""
-    made: Mamba2Tokens = case.inputs.tokens(case, root, count, i)
+    made: Tokens = case.inputs.tokens(case, root, count, i)
     return made

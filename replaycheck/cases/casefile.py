@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from replaycheck.contract.claims import Formats
 from replaycheck.contract.errors import UsageError
-from replaycheck_reference.variant import Mamba2Variant
 
 from . import events
+from .families import family
 from .files import record, typed, write_whole
 from .recordings import RecordingFile
 
@@ -58,7 +58,7 @@ def from_json(data: Any) -> Case:
     if unknown:
         raise ValueError(f"field {unknown[0]!r} is not known")
     made = {name: typed(name, data[name], str) for name in _STRINGS} | {name: typed(name, data[name], int) for name in _INTEGERS}
-    made |= {"variant": record("variant", Mamba2Variant, data["variant"], later=Mamba2Variant.LATER),
+    made |= {"variant": family(made["recurrence"]).variant_of("variant", data["variant"]),
              "formats": record("formats", Formats, data["formats"])}
     made |= {name: typed(name, data[name], type(value)) for name, value in _SPECULATIVE.items() if name in data}
     case = Case(**made, schedule=events.from_json(data["schedule"]), recording=_recording(data.get("recording")))

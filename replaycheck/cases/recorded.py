@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from replaycheck.contract.errors import UsageError
 from replaycheck_reference.formats.arrays import TORCH_DTYPE
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.layer import Layer, Tokens
+from replaycheck_reference.variant import Mamba2Variant, Variant
 
+from .families import family
 from .recordings import RecordedLayer, Recording
 from .regimes import RECORDED
 
 if TYPE_CHECKING:
     from .case import Case
 
-__all__ = ["START", "check", "layer", "start", "tokens"]
+__all__ = ["START", "check", "forms_played", "layer", "start", "tokens"]
 
 #: What a request that does not start from zero starts from: in a model, what its chunked prefill handed over.
 START = "prefill"
@@ -33,13 +35,18 @@ def check(case: Case) -> None:
     if longest > recording.tokens:
         raise ValueError(f"a request consumes {longest} tokens; the recording has {recording.tokens}")
     for i in range(case.layers):
-        recorded = _layer(case, i).mamba2()
+        recorded = _layer(case, i).layer()
         for name in ("heads", "head_dim", "state_dim", "groups"):
             if getattr(case, name) != getattr(recorded, name):
                 raise ValueError(f"{name} must be that of the recording, {getattr(recorded, name)}, got {getattr(case, name)}")
-        if case.variant not in (recorded.variant, replace(recorded.variant, gated=False)):
+        if case.variant not in forms_played(recorded.variant):
             raise ValueError(f"variant must be that of the recording, {recorded.variant}, gated or not, got {case.variant}")
     _check_in_range(case)
+
+
+def forms_played(variant: Variant) -> list[Variant]:
+    """The forms in which a recording of a layer of this variant can be played: that, and without what gates the output."""
+    return [variant, *([replace(variant, gated=False)] if isinstance(variant, Mamba2Variant) else [])]
 
 
 def _check_in_range(case: Case) -> None:
@@ -47,15 +54,15 @@ def _check_in_range(case: Case) -> None:
     for i in range(case.layers):
         for root in dict.fromkeys(admit.request for admit in case.roots.values()):
             made = tokens(case, root, case.lengths[root], i)
-            values = {name: getattr(made, name) for name in ("x", "dt", "B", "C", "z")}
-            for name, value in {**values, "start": start(case, root, i)}.items():
+            for name, value in {**made.tensors(), "start": start(case, root, i)}.items():
                 if value is not None and not bool(torch.isfinite(value).all()):
                     raise ValueError(f"{name} of request {root} in layer {i} is too large for {value.dtype}")
 
 
-def layer(case: Case, i: int) -> Mamba2Layer:
-    """Layer i, with the parameters of the i-th Mamba-2 layer of the recording."""
-    return replace(_layer(case, i).mamba2(), variant=case.variant)
+def layer(case: Case, i: int) -> Layer:
+    """Layer i, with the parameters of the i-th layer of its recurrence in the recording."""
+    made: Layer = replace(cast(Any, _layer(case, i).layer()), variant=case.variant)
+    return made
 
 
 def start(case: Case, root: int, i: int) -> Tensor | None:
@@ -65,12 +72,14 @@ def start(case: Case, root: int, i: int) -> Tensor | None:
     return None if found is None else found.to(TORCH_DTYPE[case.formats.state], copy=True)
 
 
-def tokens(case: Case, root: int, count: int, i: int) -> Mamba2Tokens:
+def tokens(case: Case, root: int, count: int, i: int) -> Tokens:
     """The first `count` tokens of the stretch, rounded to the activation format; requests take the stretches in turn by their number."""
     recorded = _layer(case, i)
     form, stretch = TORCH_DTYPE[case.formats.activation], recorded.stretches[root % len(recorded.stretches)]
-    own = {name: value[:count].to(form, copy=True) for name, value in stretch.items() if name != "z" or case.variant.gated}
-    return Mamba2Tokens(**own)
+    own = family(case.recurrence)
+    names = own.received(case.geometry, case.variant)
+    made: Tokens = own.tokens(**{name: stretch[own.recorded.get(name, name)][:count].to(form, copy=True) for name in names})
+    return made
 
 
 def _recording(case: Case) -> Recording:
@@ -83,7 +92,7 @@ def _recording(case: Case) -> Recording:
 
 def _layer(case: Case, i: int) -> RecordedLayer:
     recording = _recording(case)
-    layers = recording.of("mamba2")
+    layers = recording.of(case.recurrence)
     if not 0 <= i < len(layers):
-        raise ValueError(f"layers must be in 1..{len(layers)}, the Mamba-2 layers of the recording, got {i + 1}")
+        raise ValueError(f"layers must be in 1..{len(layers)}, those of {case.recurrence} in the recording, got {i + 1}")
     return layers[i]

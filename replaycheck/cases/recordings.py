@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from replaycheck.contract.errors import UsageError
-from replaycheck_reference.layer import Mamba2Layer
-from replaycheck_reference.variant import Mamba2Variant
+from replaycheck_reference.layer import Layer
+from replaycheck_reference.variant import Mamba2Variant, Variant
 
-from .files import record, typed, write_whole
+from .families import family
+from .files import typed, write_whole
 from .tensors import Tensors, one_line
 
 __all__ = ["FORMAT", "LARGEST", "SHIPPED", "Forms", "RecordedLayer", "Recording", "RecordingFile", "forms_of", "read_recording",
@@ -79,17 +80,25 @@ class RecordedLayer:
     name: str
     recurrence: str
     dims: Mapping[str, int]
-    variant: Mamba2Variant | None
+    variant: Variant | None
     parameters: Mapping[str, Tensor]
     starts: list[Tensor | None] = field(default_factory=list)
     stretches: list[dict[str, Tensor]] = field(default_factory=list)
 
-    def mamba2(self) -> Mamba2Layer:
-        """The layer as the reference has it. Raises ValueError where it is of another recurrence."""
-        if self.recurrence != "mamba2" or self.variant is None:
-            raise ValueError(f"layer {self.name!r} is of recurrence {self.recurrence!r}, not 'mamba2'")
-        made: dict[str, Any] = {**self.dims, **self.parameters}
-        return Mamba2Layer(variant=self.variant, **made)
+    def layer(self) -> Layer:
+        """The layer as the reference has it. Raises ValueError where its dims and parameters make none."""
+        own = family(self.recurrence)
+        renamed = {own.recorded.get(f.name, f.name): f.name for f in fields(own.layer)}
+        made: dict[str, Any] = {renamed[name]: value for name, value in (*self.dims.items(), *self.parameters.items())}
+        numbers = {name: own.plain_numbers(name, made["state_dim"]) for name in own.numbers}
+        found: Layer = own.layer(variant=self.form, **made, **numbers)
+        return found
+
+    @property
+    def form(self) -> Variant:
+        """The variant; a layer recorded without one is of the form that its recurrence starts from."""
+        made: Variant = family(self.recurrence).variant() if self.variant is None else self.variant
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,19 +240,20 @@ def _layer(i: int, entry: Any, header: dict[str, Any], tensors: Tensors) -> Reco
     if not isinstance(entry["dims"], dict) or set(entry["dims"]) != set(forms.dims):
         raise ValueError(f"field '{where}.dims' must be an object of {', '.join(forms.dims)}, got {entry['dims']!r}")
     dims = {dim: typed(f"{where}.dims.{dim}", size, int) for dim, size in entry["dims"].items()}
-    variant: Mamba2Variant | None = None
-    if recurrence == "mamba2":
-        variant = record(f"{where}.variant", Mamba2Variant, entry["variant"], later=Mamba2Variant.LATER)
-    optional = {} if variant is None else {"dt_bias": variant.bias, "D": variant.skip, "z": variant.gated}
-    absent = {tensor for tensor, present in optional.items() if not present}
-    wide = {"D": ("head_dim",)} if variant is not None and variant.skip_rows else {}
+    variant: Variant | None = None
+    if entry["variant"] is not None:
+        variant = family(recurrence).variant_of(f"{where}.variant", entry["variant"])
+    wide: dict[str, tuple[str, ...]] = {}
+    absent: set[str] = set()
+    if isinstance(variant, Mamba2Variant):
+        absent = {tensor for tensor, present in (("dt_bias", variant.bias), ("D", variant.skip), ("z", variant.gated)) if not present}
+        wide = {"D": ("head_dim",)} if variant.skip_rows else {}
     layer = RecordedLayer(
         name=name, recurrence=recurrence, dims=dims, variant=variant,
         parameters={n: tensors.take(f"layer.{i}.{n}", _sizes((*shape, *wide.get(n, ())), dims), ("fp32",))
                     for n, shape in forms.parameters.items() if n not in absent},
     )
-    if recurrence == "mamba2":
-        layer.mamba2()      # raises where dims and parameters make no layer
+    layer.layer()      # raises where dims and parameters make no layer
     for s in range(header["stretches"]):
         at = f"stretch.{s}.layer.{i}"
         layer.stretches.append({

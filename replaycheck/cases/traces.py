@@ -17,10 +17,10 @@ from replaycheck.contract.claims import Claims, Formats
 from replaycheck.contract.errors import UsageError
 from replaycheck.play.windows import Window
 from replaycheck_reference.formats.arrays import format_name
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
-from replaycheck_reference.variant import Mamba2Variant
+from replaycheck_reference.layer import Layer, Tokens
 
-from .files import record, typed, write_whole
+from .families import family
+from .files import typed, write_whole
 from .layers import Geometry
 from .tensors import Tensors, check_finite, one_line
 
@@ -31,8 +31,6 @@ FORMAT = "replaycheck-trace/1"
 _KEY = "replaycheck"        # of the safetensors metadata
 _GEOMETRY = ("heads", "head_dim", "state_dim", "groups")
 _PLACE = ("request", "slot", "layer", "position")
-_PARAMETERS = ("decay", "dt_bias", "D")
-_TOKENS = ("x", "dt", "B", "C", "z")
 _RESULTS = ("outputs", "end")
 
 
@@ -41,7 +39,7 @@ class Trace:
     """Windows of a stack of layers under one set of claims; formats: those of the build that made them, as the tensors have them."""
 
     claims: Claims
-    layers: list[Mamba2Layer]
+    layers: list[Layer]
     windows: list[Window]
     formats: Formats
 
@@ -65,17 +63,18 @@ def read_trace(path: Path, *, claims: Claims | None = None) -> Trace:
         raise UsageError(f"trace {path}: {one_line(error)}") from error
 
 
-def write_trace(path: Path, *, claims: Claims, layers: Sequence[Mamba2Layer], windows: Sequence[Window]) -> None:
+def write_trace(path: Path, *, claims: Claims, layers: Sequence[Layer], windows: Sequence[Window]) -> None:
     """Write windows as a trace, claims embedded. Raises UsageError naming the path where it cannot be written."""
     tensors: dict[str, Tensor] = {}
     for i, layer in enumerate(layers):
-        tensors |= {f"layer.{i}.{name}": getattr(layer, name) for name in _PARAMETERS}
+        tensors |= {f"layer.{i}.{name}": value for name, value in layer.parameters().items()}
     for k, window in enumerate(windows):
         tensors |= {f"window.{k}.{name}": getattr(window, name) for name in ("start", *_RESULTS)}
-        tensors |= {f"window.{k}.{name}": getattr(window.tokens, name) for name in _TOKENS}
+        tensors |= {f"window.{k}.{name}": value for name, value in window.tokens.tensors().items()}
     header = {
         "format": FORMAT, "claims": claims.to_json(),
-        "layers": [{**{name: getattr(layer, name) for name in _GEOMETRY}, "variant": layer.variant.to_json()} for layer in layers],
+        "layers": [{**{name: getattr(layer, name) for name in (*_GEOMETRY, *family(layer.recurrence).numbers)},
+                    "variant": layer.variant.to_json()} for layer in layers],
         "windows": [{**{n: getattr(w, n) for n in _PLACE}, "paths": list(w.paths), "steps": list(w.steps)} for w in windows],
     }
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items() if tensor is not None}
@@ -84,7 +83,7 @@ def write_trace(path: Path, *, claims: Claims, layers: Sequence[Mamba2Layer], wi
 
 def _trace(header: dict[str, Any], tensors: Tensors, folder: Path, claims: Claims | None) -> Trace:
     claims = claims or _claims(header["claims"], folder)
-    layers = [_layer(i, entry, tensors) for i, entry in enumerate(header["layers"])]
+    layers = [_layer(i, entry, tensors, claims) for i, entry in enumerate(header["layers"])]
     windows = [_window(k, entry, tensors, layers, claims) for k, entry in enumerate(header["windows"])]
     tensors.finish()
     _check_places(windows)
@@ -127,21 +126,26 @@ def _claims(given: Any, folder: Path) -> Claims:
         raise ValueError(f"field 'claims' holds a value of the wrong type: {error}") from error
 
 
-def _layer(i: int, entry: Any, tensors: Tensors) -> Mamba2Layer:
-    _check_entry(f"layers[{i}]", entry, (*_GEOMETRY, "variant"))
+def _layer(i: int, entry: Any, tensors: Tensors, claims: Claims) -> Layer:
+    _check_entry(f"layers[{i}]", entry, (*_GEOMETRY, *family(claims.recurrence).numbers, "variant"))
     dims = {name: typed(f"layers[{i}].{name}", entry[name], int) for name in _GEOMETRY}
     try:
-        Geometry(**dims)
+        geometry = Geometry(**dims)
     except ValueError as error:
         raise ValueError(f"layers[{i}]: {error}") from error
-    variant: Mamba2Variant = record(f"layers[{i}].variant", Mamba2Variant, entry["variant"], later=Mamba2Variant.LATER)
-    present = {"decay": True, "dt_bias": variant.bias, "D": variant.skip}
-    shapes = {n: (dims["heads"], dims["head_dim"]) if n == "D" and variant.skip_rows else (dims["heads"],) for n in _PARAMETERS}
-    made: dict[str, Any] = {n: tensors.take(f"layer.{i}.{n}", shapes[n], ("fp32",)) for n in _PARAMETERS if present[n]}
-    return Mamba2Layer(**dims, variant=variant, **made)
+    own = family(claims.recurrence)
+    variant = own.variant_of(f"layers[{i}].variant", entry["variant"])
+    made: dict[str, Any] = {name: tensors.take(f"layer.{i}.{name}", shape, ("fp32",))
+                            for name, shape in own.parameters(geometry, variant).items()}
+    for name in own.numbers:
+        if type(entry[name]) not in (int, float):
+            raise ValueError(f"field 'layers[{i}].{name}' must be a number, got {entry[name]!r}")
+        made[name] = float(entry[name])
+    layer: Layer = own.layer(**dims, variant=variant, **made)
+    return layer
 
 
-def _window(k: int, entry: Any, tensors: Tensors, layers: list[Mamba2Layer], claims: Claims) -> Window:
+def _window(k: int, entry: Any, tensors: Tensors, layers: list[Layer], claims: Claims) -> Window:
     where, name = f"windows[{k}]", f"window.{k}"
     _check_entry(where, entry, (*_PLACE, "paths", "steps"))
     place = {field: typed(f"{where}.{field}", entry[field], int) for field in _PLACE}
@@ -152,28 +156,31 @@ def _window(k: int, entry: Any, tensors: Tensors, layers: list[Mamba2Layer], cla
     layer = layers[place["layer"]]
     tokens = _tokens(name, tensors, layer, claims)
     if not len(tokens):
-        raise ValueError(f"tensor '{name}.x' must hold at least one token, got {list(tokens.x.shape)}")
+        first, shapes = next(iter(tokens.tensors().items()))
+        raise ValueError(f"tensor '{name}.{first}' must hold at least one token, got {list(shapes.shape)}")
     start = tensors.take(f"{name}.start", layer.state_shape, claims.states, finite=False)
     end = None
     if tensors.has(f"{name}.end"):
         end = tensors.take(f"{name}.end", layer.state_shape, (format_name(start.dtype),), finite=False)
     return Window(
         **place, start=start, tokens=tokens, end=end,
-        outputs=tensors.take(f"{name}.outputs", (len(tokens), layer.heads, layer.head_dim), claims.outputs_of(format_name(tokens.x.dtype)),
+        outputs=tensors.take(f"{name}.outputs", (len(tokens), layer.heads, layer.head_dim), claims.outputs_of(format_name(tokens.dtype)),
                              finite=False),
         paths=_paths(f"{where}.paths", entry["paths"], len(tokens), tuple(claims.policy.paths)),
         steps=tuple(typed(f"{where}.steps", step, int) for step in _list(f"{where}.steps", entry["steps"], len(tokens))),
     )
 
 
-def _tokens(name: str, tensors: Tensors, layer: Mamba2Layer, claims: Claims) -> Mamba2Tokens:
-    x = tensors.take(f"{name}.x", (None, layer.heads, layer.head_dim), claims.activations)
-    narrow, same = (len(x), layer.groups, layer.state_dim), (format_name(x.dtype),)     # one build has one activation format
-    return Mamba2Tokens(
-        x=x, dt=tensors.take(f"{name}.dt", (len(x), layer.heads), (*claims.activations, "fp32")),
-        B=tensors.take(f"{name}.B", narrow, same), C=tensors.take(f"{name}.C", narrow, same),
-        z=tensors.take(f"{name}.z", tuple(x.shape), same) if layer.variant.gated else None,
-    )
+def _tokens(name: str, tensors: Tensors, layer: Layer, claims: Claims) -> Tokens:
+    own, made = family(layer.recurrence), {}
+    count, forms = None, claims.activations
+    for tensor, shape in own.received(Geometry.of(layer), layer.variant).items():
+        allowed = (*claims.activations, "fp32") if tensor in own.processed else forms
+        made[tensor] = tensors.take(f"{name}.{tensor}", (count, *shape), allowed)
+        if count is None:                       # one build has one activation format
+            count, forms = len(made[tensor]), (format_name(made[tensor].dtype),)
+    tokens: Tokens = own.tokens(**made)
+    return tokens
 
 
 def _paths(where: str, given: Any, count: int, known: tuple[str, ...]) -> tuple[str, ...]:

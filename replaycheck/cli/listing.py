@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+from replaycheck.cases.families import FAMILIES
 from replaycheck.cases.layers import PRESETS
-from replaycheck.cases.regimes import REGIMES
+from replaycheck.cases.regimes import DELTA_REGIMES, REGIMES
 from replaycheck.contract.resolve import known_kernels
 from replaycheck.verdict.checks import CHECKS
 from replaycheck.verdict.suites import SUITES, Suite
@@ -14,8 +15,6 @@ from replaycheck.verdict.suites import SUITES, Suite
 from .streams import say
 
 __all__ = ["listing"]
-
-_RECURRENCES = {"mamba2": "S <- exp(A dt) S + dt x B^T, y = S C + D x; a scalar decay per head"}
 
 
 def _layers() -> dict[str, str]:
@@ -28,9 +27,9 @@ def _suite(suite: Suite) -> str:
 
 _LISTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "kernels": known_kernels,
-    "recurrences": lambda: _RECURRENCES,
+    "recurrences": lambda: {name: own.description for name, own in FAMILIES.items()},
     "layers": _layers,
-    "regimes": lambda: {name: regime.description for name, regime in REGIMES.items()},
+    "regimes": lambda: {name: regime.description for name, regime in {**REGIMES, **DELTA_REGIMES}.items()},
     "checks": lambda: {name: f"{check.purpose} [{', '.join(check.guarantees)}]" for name, check in CHECKS.items()},
     "suites": lambda: {name: _suite(suite) for name, suite in SUITES.items()},
 }

@@ -21,16 +21,30 @@ GUARANTEES = {
     "nan_in_draft": "NaN in drafts that are rejected changes nothing",
 }
 
-#: What a kernel may support beyond the bare recurrence.
-FEATURES = {
-    "bias": "dt_bias is added to dt",
-    "skip": "D x is added to the output, D one number a head",
-    "gated": "the output is multiplied by z sigmoid(z)",
-    "groups": "several groups of heads with B and C of their own",
-    "no_softplus": "dt may come without softplus",
-    "A_log": "the decay may be handed over as A_log",
-    "skip_rows": "D may be one number a row of a head",
-    "dt_limits": "dt may be held to two limits",
+_DELTA = {
+    "bias": "dt_bias is added to the raw gate",
+    "groups": "several value heads may share a key head",
+    "lower_bound": "the gate may be lower_bound sigmoid(exp(A_log) raw)",
+    "no_A_log": "the gate may come without A_log",
+    "doubled": "beta may be 2 sigmoid(b)",
+    "norm_outside": "eps may be added outside of the root",
+    "norm_max": "the norm may be the larger of the root and eps",
+    "norm_off": "keys and queries may come normalised",
+}
+
+#: By recurrence, what a kernel may support beyond the bare one.
+FEATURES: dict[str, dict[str, str]] = {
+    "mamba2": {
+        "bias": "dt_bias is added to dt",
+        "skip": "D x is added to the output, D one number a head",
+        "gated": "the output is multiplied by z sigmoid(z)",
+        "groups": "several groups of heads with B and C of their own",
+        "no_softplus": "dt may come without softplus",
+        "A_log": "the decay may be handed over as A_log",
+        "skip_rows": "D may be one number a row of a head",
+        "dt_limits": "dt may be held to two limits",
+    },
+    "gdn": _DELTA, "kda": _DELTA,
 }
 
 
@@ -47,12 +61,13 @@ class Formats:
 class Claims:
     """What a kernel claims.
 
-    name: shown in reports. recurrence: "mamba2". kind: "step", "replay" or "verify". entry: "raw", gates before bias and softplus.
+    name: shown in reports. recurrence: of FEATURES. kind: "step", "replay" or "verify". entry: "raw", gates before bias and
+    softplus, or "given", of a delta rule: log decays and betas themselves.
     policy: see Policy; its state and output formats are set by the build under test.
     states, activations, outputs: formats it can be built for; no outputs: always that of the activations. head_dims, state_dims: dims it
     supports, empty = any.
     capacities: smallest and largest ring. windows: of a verify kernel, the fewest and the most tokens that a row may be built for; a build
-    takes a window of at most its capacity. features: of FEATURES.
+    takes a window of at most its capacity. features: of those of its recurrence.
     guarantees: of GUARANTEES. pad_output: what pad rows of the output hold, "untouched" or "zero".
     """
 
@@ -75,11 +90,14 @@ class Claims:
 
     def __post_init__(self) -> None:
         self._check_types()
-        for name, allowed in (("recurrence", ("mamba2",)), ("kind", ("step", "replay", "verify")), ("entry", ("raw",)),
+        if self.recurrence not in FEATURES:
+            raise ValueError(f"claims.recurrence must be one of {', '.join(FEATURES)}, got {self.recurrence!r}")
+        for name, allowed in (("kind", ("step", "replay", "verify")),
+                              ("entry", ("raw",) if self.recurrence == "mamba2" else ("raw", "given")),
                               ("pad_output", ("untouched", "zero")), ("version", (CLAIMS_VERSION,))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"claims.{name} must be one of {', '.join(map(str, allowed))}, got {getattr(self, name)!r}")
-        for name, known in (("guarantees", tuple(GUARANTEES)), ("features", tuple(FEATURES)),
+        for name, known in (("guarantees", tuple(GUARANTEES)), ("features", tuple(FEATURES[self.recurrence])),
                             *((name, ("fp32", "fp16", "bf16")) for name in ("states", "activations", "outputs"))):
             for value in getattr(self, name):
                 if value not in known:

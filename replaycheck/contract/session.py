@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
-
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 
 from .claims import Claims, Formats
 from .memory import Memory
@@ -45,8 +43,9 @@ class Session(Protocol):
     def begin(self, rows: Sequence[tuple[int, int]]) -> None:
         """Host side, once a forward: rows of (slot or PAD, length)."""
 
-    def run(self, layer: int, tokens: Mamba2Tokens, out: Tensor) -> None:
-        """Device launches only, capturable. tokens are packed in row order, pad rows included; out: [tokens, heads, head_dim]."""
+    def run(self, layer: int, tokens: Any, out: Tensor) -> None:
+        """Device launches only, capturable. tokens, of the recurrence's type, are packed in row order, pad rows
+        included; out: [tokens, heads, head_dim]."""
 
     def commit(self, counts: Sequence[int | None]) -> None:
         """Keep the first counts[row] tokens of each row of the last forward; None keeps all, 0 discards the row.
@@ -71,8 +70,8 @@ class Kernel(Protocol):
     def claims(self) -> Claims:
         """What the kernel claims; a plain attribute will do."""
 
-    def open(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> Session:
-        """A session over a stack of layers sharing cursors. Every persistent buffer comes from `memory`.
+    def open(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> Session:
+        """A session over a stack of layers, of the recurrence's type, sharing cursors. Every persistent buffer comes from `memory`.
 
         A verify kernel is also given `window`, the most tokens a row will have; no other is.
 

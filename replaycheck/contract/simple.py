@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from replaycheck_reference.formats.arrays import TORCH_DTYPE
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.layer import Layer, Tokens
 
 from .claims import Claims, Formats
 from .errors import KernelError
@@ -19,11 +19,12 @@ from .session import PAD, Kernel, Stored
 
 __all__ = ["Functional", "InPlace", "from_functional", "from_inplace"]
 
-#: fn(pool, slots, tokens, layer) -> out. pool: [slots, heads, head_dim, state_dim], updated in place. slots: int64 [rows], PAD for a row
+#: fn(pool, slots, tokens, layer) -> out, tokens and layer of the recurrence's types.
+#: pool: [slots, heads, head_dim, state_dim], updated in place. slots: int64 [rows], PAD for a row
 #: that names none. tokens: one a row. out: [rows, heads, head_dim] in the output format.
-InPlace = Callable[[Tensor, Tensor, Mamba2Tokens, Mamba2Layer], Tensor]
+InPlace = Callable[[Tensor, Tensor, Any, Any], Tensor]
 #: fn(state, tokens, layer) -> (out, state). state: [rows, heads, head_dim, state_dim], one a row, and so is the state returned.
-Functional = Callable[[Tensor, Mamba2Tokens, Mamba2Layer], tuple[Tensor, Tensor]]
+Functional = Callable[[Tensor, Any, Any], tuple[Tensor, Tensor]]
 
 
 def from_inplace(fn: InPlace, claims: Claims) -> Kernel:
@@ -55,7 +56,7 @@ class _SimpleKernel:
     session: type[_StepSession]
     fn: Callable[..., Any]
 
-    def open(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory,
+    def open(self, layers: Sequence[Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory,
              seed: int) -> _StepSession:
         return self.session(self.fn, layers, formats=formats, slots=slots, memory=memory, pad_output=self.claims.pad_output)
 
@@ -63,7 +64,7 @@ class _SimpleKernel:
 class _StepSession:
     """A pool a layer, and how many tokens each slot has seen. Rows of several tokens run one token of every row at a time."""
 
-    def __init__(self, fn: Callable[..., Any], layers: Sequence[Mamba2Layer], *, formats: Formats, slots: int, memory: Memory,
+    def __init__(self, fn: Callable[..., Any], layers: Sequence[Layer], *, formats: Formats, slots: int, memory: Memory,
                  pad_output: str) -> None:
         self.fn, self.layers, self.pad_output = fn, layers, pad_output
         dtype = TORCH_DTYPE[formats.state]
@@ -80,7 +81,7 @@ class _StepSession:
     def begin(self, rows: Sequence[tuple[int, int]]) -> None:
         self.rows = list(rows)
 
-    def run(self, layer: int, tokens: Mamba2Tokens, out: Tensor) -> None:
+    def run(self, layer: int, tokens: Tokens, out: Tensor) -> None:
         if all(length == 1 for _, length in self.rows):
             self._one_each(layer, [slot for slot, _ in self.rows], tokens, out)      # as handed over, strides and all
             return
@@ -101,7 +102,7 @@ class _StepSession:
             first += length
         return slots, places
 
-    def _one_each(self, layer: int, slots: list[int], tokens: Mamba2Tokens, out: Tensor) -> None:
+    def _one_each(self, layer: int, slots: list[int], tokens: Tokens, out: Tensor) -> None:
         """One token of each slot; writes the rows of `out` that are to be written."""
         raise NotImplementedError
 
@@ -125,7 +126,7 @@ class _StepSession:
 
 
 class _InPlaceSession(_StepSession):
-    def _one_each(self, layer: int, slots: list[int], tokens: Mamba2Tokens, out: Tensor) -> None:
+    def _one_each(self, layer: int, slots: list[int], tokens: Tokens, out: Tensor) -> None:
         pool = self.pools[layer]
         result = self.fn(pool, torch.tensor(slots, device=pool.device), tokens, self.layers[layer])
         _same_kind("the output", result, out)
@@ -135,7 +136,7 @@ class _InPlaceSession(_StepSession):
 
 
 class _FunctionalSession(_StepSession):
-    def _one_each(self, layer: int, slots: list[int], tokens: Mamba2Tokens, out: Tensor) -> None:
+    def _one_each(self, layer: int, slots: list[int], tokens: Tokens, out: Tensor) -> None:
         live = torch.tensor([row for row, slot in enumerate(slots) if slot != PAD], dtype=torch.int64, device=out.device)
         if len(live):
             pool = self.pools[layer]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from replaycheck_reference.layer import Mamba2Tokens
+from replaycheck_reference.layer import Tokens
 
 from .windows import Window
 
@@ -42,7 +42,7 @@ class Track:
         self.paths += [path] * len(outputs)
         self.steps += [step] * len(outputs)
 
-    def close(self, life: Life, layer: int, tokens: Mamba2Tokens, count: int, end: Tensor | None) -> Window:
+    def close(self, life: Life, layer: int, tokens: Tokens, count: int, end: Tensor | None) -> Window:
         """The window of the first `count` tokens since the last publication. tokens: all tokens of the request."""
         window = Window(
             request=life.request, slot=life.slot, layer=layer, position=self.position, start=self.bits.detach().cpu().clone(),
@@ -53,12 +53,12 @@ class Track:
             del kept[:count]
         return window
 
-    def drafted(self, life: Life, layer: int, tokens: Mamba2Tokens, drafts: Mamba2Tokens, outputs: Tensor, path: str, step: int) -> Window:
+    def drafted(self, life: Life, layer: int, tokens: Tokens, drafts: Tokens, outputs: Tensor, path: str, step: int) -> Window:
         """The window of rejected drafts and their outputs: after all tokens since the last publication. tokens: all of the request."""
         since = tokens[slice(self.position, self.position + len(self.outputs))]
         return Window(
             request=life.request, slot=life.slot, layer=layer, position=self.position, start=self.bits.detach().cpu().clone(),
-            tokens=Mamba2Tokens.cat([since, drafts]), outputs=torch.cat([*(kept[None] for kept in self.outputs), outputs]),
+            tokens=Tokens.cat([since, drafts]), outputs=torch.cat([*(kept[None] for kept in self.outputs), outputs]),
             paths=(*self.paths, *[path] * len(drafts)), steps=(*self.steps, *[step] * len(drafts)), end=None,
         )
 

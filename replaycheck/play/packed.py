@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from replaycheck.cases.families import family
+from replaycheck.cases.layers import Geometry
 from replaycheck.contract.bits import as_bits
 from replaycheck.contract.memory import fill_poison, guarded
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.layer import Layer, Tokens
 
 __all__ = ["PackedOutput", "PackedTokens", "filler"]
 
 _GAP = 16            # elements between packed rows of a strided tensor, as between the parts of a fused projection
 _SENTINEL = {torch.float64: 0x7FF5A5A5A5A5A5A5, torch.float32: 0x7FE5A5A5, torch.bfloat16: 0x7FE5, torch.float16: 0x7FE5}
-#: Names of the tensors of a run of tokens.
-FIELDS = tuple(f.name for f in fields(Mamba2Tokens))
 
 
-def filler(layer: Mamba2Layer, length: int, dtype: torch.dtype, poison: str) -> Mamba2Tokens:
+def filler(layer: Layer, length: int, dtype: torch.dtype, poison: str) -> Tokens:
     """The tokens of a pad row: poison."""
-    def made(*shape: int) -> Tensor:
-        tensor = torch.empty(length, *shape, dtype=dtype)
-        fill_poison(tensor, poison)
-        return tensor
-
-    wide, narrow = (layer.heads, layer.head_dim), (layer.groups, layer.state_dim)
-    z = made(*wide) if layer.variant.gated else None
-    return Mamba2Tokens(x=made(*wide), dt=made(layer.heads), B=made(*narrow), C=made(*narrow), z=z)
+    own, made = family(layer.recurrence), {}
+    for name, shape in own.received(Geometry.of(layer), layer.variant).items():
+        made[name] = torch.empty(length, *shape, dtype=dtype)
+        fill_poison(made[name], poison)
+    tokens: Tokens = own.tokens(**made)
+    return tokens
 
 
 def _laid_out(shape: Sequence[int], dtype: torch.dtype, device: torch.device, *, strided: bool) -> tuple[Tensor, Tensor]:
@@ -52,16 +51,12 @@ class PackedTokens:
     tokens: views to hand to the kernel. Surroundings hold poison. `changed` finds any bit that moved, inside or around.
     """
 
-    def __init__(self, parts: list[Mamba2Tokens], device: torch.device, *, strided: bool, poison: str,
+    def __init__(self, parts: Sequence[Any], device: torch.device, *, strided: bool, poison: str,
                  on_alloc: Callable[[Tensor], None] | None = None) -> None:
-        whole = Mamba2Tokens.cat(parts)
+        whole = type(parts[0]).cat(parts)
         self._storages: dict[str, tuple[Tensor, Tensor]] = {}
-        views: dict[str, Tensor | None] = {}
-        for name in FIELDS:
-            given = getattr(whole, name)
-            if given is None:
-                views[name] = None
-                continue
+        views: dict[str, Tensor] = {}
+        for name, given in whole.tensors().items():
             view, storage = _laid_out(given.shape, given.dtype, device, strided=strided)
             fill_poison(storage, poison)
             view.copy_(given)
@@ -69,7 +64,7 @@ class PackedTokens:
                 on_alloc(view)
             views[name] = view
             self._storages[name] = (storage, as_bits(storage).clone())
-        self.tokens = Mamba2Tokens(**views)  # type: ignore[arg-type]
+        self.tokens: Tokens = replace(whole, **views)
 
     def elements(self) -> int:
         return sum(storage.numel() for storage, _ in self._storages.values())
@@ -88,7 +83,7 @@ class PackedTokens:
 class PackedOutput:
     """The output tensor of a forward: a view whose every element, and everything around it, starts as one NaN pattern."""
 
-    def __init__(self, tokens: int, layer: Mamba2Layer, dtype: torch.dtype, device: torch.device, *, strided: bool,
+    def __init__(self, tokens: int, layer: Layer, dtype: torch.dtype, device: torch.device, *, strided: bool,
                  on_alloc: Callable[[Tensor], None] | None = None) -> None:
         self.view, self._storage = _laid_out((tokens, layer.heads, layer.head_dim), dtype, device, strided=strided)
         as_bits(self._storage).fill_(_SENTINEL[dtype])

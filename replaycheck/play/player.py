@@ -17,7 +17,7 @@ from replaycheck.contract.errors import UsageError
 from replaycheck.contract.memory import Memory, fill_poison, guarded
 from replaycheck.contract.session import Kernel, Session
 from replaycheck_reference.formats.arrays import TORCH_DTYPE
-from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.layer import Layer, Tokens
 
 from .findings import Findings
 from .interpreted import bounds_restriction, launch_recording
@@ -67,7 +67,7 @@ class _Player:
         self.forwards = 0
         self.step = -1
 
-    def _layer(self, i: int) -> Mamba2Layer:
+    def _layer(self, i: int) -> Layer:
         """Layer i on the device; its parameters are inputs that nothing may change."""
         layer = self.case.layer(i).to(self.device)
         for name in ("decay", "dt_bias", "D"):
@@ -214,15 +214,15 @@ class _Player:
         judged = None if self.case.drafts == "drawn" else {slot: count for slot, _, count in op.accepted()}
         return packed, self.outputs.read(rows, out, judged, step=self.step, layer=i)
 
-    def _row_tokens(self, i: int, slot: int, length: int, count: int) -> Mamba2Tokens:
+    def _row_tokens(self, i: int, slot: int, length: int, count: int) -> Tokens:
         """The next tokens of a row: those that will be accepted, and then drafts that the request never has."""
         if slot == PAD:
             return filler(self.layers[i], length, self.activation, self.poison)
         life = self.live[slot]
         own = self.tokens[life.request, i][slice(life.committed, life.committed + count)]
-        return own if count == length else Mamba2Tokens.cat([own, self._drafts(life, i, length - count)])
+        return own if count == length else Tokens.cat([own, self._drafts(life, i, length - count)])
 
-    def _drafts(self, life: Life, i: int, count: int) -> Mamba2Tokens:
+    def _drafts(self, life: Life, i: int, count: int) -> Tokens:
         return self.case.draft_tokens(life.request, self.step, life.slot, count, i)
 
     # -- what was published

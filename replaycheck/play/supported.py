@@ -6,6 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 from replaycheck.cases.case import Case
+from replaycheck.cases.families import entry_of, family
 from replaycheck.contract.claims import Claims
 from replaycheck.contract.errors import UsageError
 
@@ -37,12 +38,11 @@ def unsupported(claims: Claims, case: Case) -> str:
         needs.append(("window", case.window, range(least, most + 1), f"{least}..{most}"))
     elif case.speculative:
         return f"a verify kernel; kernel {claims.name} is a {claims.kind} kernel"
-    variant, features = case.variant, ", ".join(claims.features) or "none"
-    for name, needed in (("bias", variant.bias), ("skip", variant.skip), ("gated", variant.gated), ("groups", case.groups > 1),
-                         ("no_softplus", not variant.softplus), ("A_log", variant.decay_parameter == "A_log"),
-                         ("skip_rows", variant.skip_rows), ("dt_limits", variant.dt_limits is not None)):
-        if needed:
-            needs.append(("feature", name, claims.features, features))
+    features = ", ".join(claims.features) or "none"
+    if case.recurrence == claims.recurrence:
+        needs.append(("entry", entry_of(case.variant), (claims.entry,), claims.entry))
+        needs += [("feature", name, claims.features, features)
+                  for name, needed in family(case.recurrence).needs(case.variant, case.geometry).items() if needed]
     for name, needed, claimed, listed in needs:
         if needed not in claimed:
             return f"{name} {needed}; kernel {claims.name} claims {listed}"

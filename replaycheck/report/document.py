@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from replaycheck.cases.regimes import RECORDED, REGIMES
+from replaycheck.cases.regimes import DELTA_REGIMES, RECORDED, REGIMES
 from replaycheck.judge.windows import WINDOW_GUARANTEES
 from replaycheck.verdict.checks import GUARANTEES
 from replaycheck.verdict.coverage import Coverage
@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 
 #: The order of tables: the checks as they are listed, what is measured in numbers first; regimes as they are listed.
 _ORDER = [*WINDOW_GUARANTEES, *(guarantee for guarantee in GUARANTEES if guarantee not in WINDOW_GUARANTEES)]
-_REGIMES = [*REGIMES, RECORDED.name, ""]
+_REGIMES = [*REGIMES, *DELTA_REGIMES, RECORDED.name, ""]
 
 
 def _place(guarantee: str, regime: str) -> tuple[int, int]:

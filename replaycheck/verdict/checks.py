@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from replaycheck.cases.regimes import REGIMES
+from replaycheck.cases.regimes import DELTA_REGIMES, REGIMES
 from replaycheck.contract.claims import Claims
 from replaycheck.contract.errors import UsageError
 from replaycheck.judge.relations import exact
@@ -106,9 +106,9 @@ def select(names: Sequence[str]) -> Selection:
             checks.add(name)
         elif name in of_guarantee:
             checks.add(of_guarantee[name])
-        elif name in REGIMES:
+        elif name in {**REGIMES, **DELTA_REGIMES}:
             regimes.add(name)
         else:
-            known = ", ".join((*CHECKS, *(g for g in of_guarantee if g not in CHECKS), *REGIMES))
+            known = ", ".join((*CHECKS, *(g for g in of_guarantee if g not in CHECKS), *REGIMES, *DELTA_REGIMES))
             raise UsageError(f"--only {name!r} is no check, guarantee or regime; known are {known}")
     return Selection(checks=frozenset(checks), regimes=frozenset(regimes))

@@ -7,23 +7,20 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from replaycheck.cases.case import Case
-from replaycheck.cases.layers import Geometry, preset
-from replaycheck.cases.regimes import REGIMES
+from replaycheck.cases.families import family
+from replaycheck.cases.layers import ROLES, Geometry, preset
+from replaycheck.cases.regimes import regime as regime_of
 from replaycheck.cases.schedule import Schedule, mixed, plain
 from replaycheck.contract.claims import Claims, Formats
 from replaycheck_reference.formats.spec import FORMATS
-from replaycheck_reference.variant import Mamba2Variant
 
 from .checks import PLAY, Selection
 from .suites import Line, Suite
 
 __all__ = ["Job", "Plan", "builds", "nearest", "variants"]
-
-#: Within the dt of most regimes, so that both limits are met; with more significand bits than narrow formats have.
-_DT_LIMITS = (5461 * 2.0**-20, 10923 * 2.0**-17)
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
@@ -51,24 +48,9 @@ def _widest(claims: Claims) -> list[Formats]:
     return [max(builds(claims), key=lambda f: [FORMATS[name].precision for name in (f.output, f.state, f.activation)])]
 
 
-def variants(claims: Claims) -> list[Mamba2Variant]:
+def variants(claims: Claims) -> list[Any]:
     """The form with everything plain that is claimed, then one form for each further claimed feature, then the bare one."""
-    has = set(claims.features).__contains__
-    base = Mamba2Variant(bias=has("bias"), skip=has("skip"))
-    found = [base]
-    if has("gated"):
-        found.append(replace(base, gated=True))
-    if has("no_softplus"):
-        found.append(replace(base, softplus=False))
-    if has("A_log"):
-        found.append(replace(base, decay_parameter="A_log"))
-    if has("skip_rows"):
-        found.append(replace(base, skip=True, skip_rows=True))
-    if has("dt_limits"):
-        found.append(replace(base, dt_limits=_DT_LIMITS))
-    if has("bias") or has("skip"):
-        found.append(replace(base, bias=False, skip=False))
-    return found
+    return family(claims.recurrence).forms(claims.features, claims.entry)
 
 
 def nearest(wanted: int, claimed: Sequence[int]) -> int:
@@ -107,6 +89,8 @@ class Plan:
         for round_ in itertools.count():
             made = 0
             for number, line in enumerate(self.suite.lines):
+                if line.recurrences and self.claims.recurrence not in line.recurrences:
+                    continue
                 for job in self._line(turns, f"{self.suite.name}/{number}/{round_}", line):
                     made += 1
                     yield job
@@ -149,19 +133,20 @@ class Plan:
             for shorter in range(3):
                 try:
                     return Case(
-                        name=f"{regime} {layer}", heads=geometry.heads, head_dim=geometry.head_dim, state_dim=geometry.state_dim,
+                        name=f"{regime} {layer}", recurrence=self.claims.recurrence,
+                        heads=geometry.heads, head_dim=geometry.head_dim, state_dim=geometry.state_dim,
                         groups=geometry.groups, variant=variant, formats=formats, capacity=capacity,
                         slots=line.requests + 1, layers=line.stack, regime=regime, seed=seed,
                         schedule=self._schedule(line, capacity, seed, shorter))
                 except ValueError as error:
                     refused = str(error)
-                if not REGIMES[regime].exact:
+                if not regime_of(regime).exact:
                     break
         self.not_covered.append(refused)
         return None
 
     def _geometry(self, layer: str) -> Geometry:
-        made = preset(layer)
+        made = preset(ROLES.get(self.claims.recurrence, {}).get(layer, layer))
         groups = made.groups if "groups" in self.claims.features else 1
         return replace(made, head_dim=nearest(made.head_dim, self.claims.head_dims), groups=groups,
                        state_dim=nearest(made.state_dim, self.claims.state_dims))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from replaycheck.cases.case import Case
-from replaycheck.cases.recorded import START
+from replaycheck.cases.families import family
+from replaycheck.cases.layers import Geometry
+from replaycheck.cases.recorded import START, forms_played
 from replaycheck.cases.recordings import RecordingFile
 from replaycheck.cases.regimes import RECORDED
 from replaycheck.cases.schedule import Schedule, mixed, plain, restarted
@@ -46,22 +48,24 @@ class RecordedPlan:
 
     def __post_init__(self) -> None:
         made = self.recording.read()
-        if not made.of("mamba2"):
-            raise UsageError(f"recording {self.recording.path} has no Mamba-2 layer; layers of other recurrences are stored, not played")
-        others = [layer.name for layer in made.layers if layer.recurrence != "mamba2"]
-        self.not_covered += [f"layers of the recording that are no Mamba-2 layers: {', '.join(others)}"] if others else []
-        layers = made.of("mamba2")
+        own = self.claims.recurrence
+        if not made.of(own):
+            raise UsageError(f"recording {self.recording.path} has no layer of recurrence {own}, which kernel {self.claims.name} is of")
+        others = [layer.name for layer in made.layers if layer.recurrence != own]
+        self.not_covered += [f"layers of the recording of other recurrences: {', '.join(others)}"] if others else []
+        layers = made.of(own)
         like_first = [(layer.dims, layer.variant) == (layers[0].dims, layers[0].variant) for layer in layers]
         self._stack = [*like_first, False].index(False)
-        variant = layers[0].variant
-        assert variant is not None
-        if variant.gated and "gated" not in self.claims.features:
+        variant, *plainer = forms_played(layers[0].form)
+        geometry = Geometry.of(layers[0].layer())
+        missing = [name for name, needed in family(own).needs(variant, geometry).items() if needed and name not in self.claims.features]
+        if "gated" in missing and plainer:
             self.not_covered.append("the gate z of the recording, which the kernel does not claim")
-            variant = replace(variant, gated=False)
+            variant = plainer[0]
         if self._stack < len(layers):
             self.not_covered.append(f"layers of the recording from {layers[self._stack].name} on: they are not like the first")
         self._variant, self._tokens, self._stretches = variant, made.tokens, made.stretches
-        self._dims: dict[str, Any] = dict(layers[0].dims)
+        self._dims: dict[str, Any] = {name: getattr(geometry, name) for name in ("heads", "head_dim", "state_dim", "groups")}
         self._made = list(self._jobs())
 
     def jobs(self) -> Iterator[Job]:
@@ -97,7 +101,8 @@ class RecordedPlan:
         if not wanted:
             return
         try:
-            case = Case(name=f"recorded: {name}", **self._dims, variant=self._variant, formats=formats, capacity=capacity, slots=slots,
+            case = Case(name=f"recorded: {name}", recurrence=self.claims.recurrence,
+                        **self._dims, variant=self._variant, formats=formats, capacity=capacity, slots=slots,
                         layers=self._stack, regime=RECORDED.name, seed=self.seed, schedule=restarted(schedule, START),
                         recording=self.recording)
         except ValueError as error:

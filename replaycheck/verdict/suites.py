@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from replaycheck.cases.regimes import DELTA_REGIMES
+
 from .checks import CHECKS, PLAY
 
 __all__ = ["SUITES", "Line", "Suite", "pairs_of"]
@@ -24,7 +26,7 @@ class Line:
     random life with pads, idle rows, reorders, copies, releases and reuse. capacities: taken in turn, or every one for every regime where
     each_capacity; those that a kernel does not claim are left out, and a step kernel has none. requests: at a time. tokens: more than twice
     the capacity, so that every schedule folds; twice that many for a step kernel. widest: the build of the widest formats, in which a bit
-    that differs is not rounded away; else builds are taken in turn.
+    that differs is not rounded away; else builds are taken in turn. recurrences: of the kernels it is for; none means every one.
     """
 
     checks: tuple[str, ...]
@@ -38,6 +40,7 @@ class Line:
     tokens: int = 3
     widest: bool = False
     draws: int = 1
+    recurrences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,10 @@ _CROWD = Line(checks=("isolation",), regimes=("trained-like",), capacities=(2,),
 #: Regimes that show one product alone, in the formats that hide least of it.
 _PRODUCTS = Line(checks=("windows",), regimes=("erase", "readout"), capacities=(2,), requests=1, widest=True)
 
+#: What is peculiar to the keys, betas and gates of the delta rules.
+_DELTA = Line(checks=("windows",), regimes=tuple(DELTA_REGIMES), layers=("ragged", "tiny"), capacities=(4, 2, 3), requests=1,
+              recurrences=("gdn", "kda"))
+
 _WHILE_WRITING = (
     Line(checks=("windows", "compile"), regimes=("trained-like",), layers=("super-small",), requests=1),
     _FLOOR,
@@ -83,7 +90,7 @@ _WHILE_WRITING = (
          requests=1),
 )
 
-_QUICK = (*_WHILE_WRITING, _PRODUCTS)
+_QUICK = (*_WHILE_WRITING, _PRODUCTS, _DELTA)
 
 _MERGE = (
     *_WHILE_WRITING,
@@ -96,6 +103,7 @@ _MERGE = (
     Line(checks=("windows",), regimes=ANALOGUE, layers=("tiny", "ragged"), schedule="mixed", capacities=(1, 2, 3, 4, 7), requests=4,
          draws=6),
     _PRODUCTS,
+    replace(_DELTA, schedule="mixed", capacities=(1, 2, 3, 4, 8), requests=2, draws=3),
 )
 
 _DEEP = (
@@ -119,7 +127,7 @@ SUITES = {
 
 def pairs_of(suite: Suite) -> list[tuple[str, str]]:
     """Every (regime, guarantee) that the suite measures, regime by regime."""
-    regimes = dict.fromkeys(regime for line in suite.lines for regime in line.regimes)
+    regimes = dict.fromkeys(regime for line in suite.lines if not line.recurrences for regime in line.regimes)
     return [
         (regime, guarantee)
         for regime in regimes

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from replaycheck.cases.case import Case
-from replaycheck.contract.claims import GUARANTEES, Claims
+from replaycheck.cases.families import family
+from replaycheck.contract.claims import FEATURES, GUARANTEES, Claims
 
 from .evidence import Evidence
 from .plan import builds
 
 __all__ = ["uncovered"]
-
-#: Features and how a case shows that it has them.
-_FEATURES: dict[str, Callable[[Case], bool]] = {
-    "bias": lambda case: case.variant.bias, "skip": lambda case: case.variant.skip, "gated": lambda case: case.variant.gated,
-    "groups": lambda case: case.groups > 1, "no_softplus": lambda case: not case.variant.softplus,
-    "A_log": lambda case: case.variant.decay_parameter == "A_log", "skip_rows": lambda case: case.variant.skip_rows,
-    "dt_limits": lambda case: case.variant.dt_limits is not None,
-}
-
 
 def uncovered(claims: Claims, evidence: Evidence) -> tuple[str, ...]:
     """Claimed formats, dims, capacities, features and guarantees that no case of the run had, one line each."""
@@ -38,7 +30,8 @@ def _lines(claims: Claims, cases: list[Case], evidence: Evidence) -> Iterator[st
         if dims:
             yield f"{name}: {len(dims)} of {len(claimed)} claimed: {_short(dims)}"
     yield from _capacities(claims, cases)
-    features = [name for name, has in _FEATURES.items() if name in claims.features and not any(has(c) for c in cases)]
+    shown = {name for c in cases for name, needed in family(c.recurrence).needs(c.variant, c.geometry).items() if needed}
+    features = [name for name in FEATURES[claims.recurrence] if name in claims.features and name not in shown]
     if features:
         yield "features: " + ", ".join(features)
     if not evidence.compiled:

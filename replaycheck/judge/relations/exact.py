@@ -13,10 +13,12 @@ from replaycheck.cases.schedule import restarted
 from replaycheck.contract.claims import Claims
 from replaycheck.play.source import PlaySource
 from replaycheck.verdict.measurement import Measurement
-from replaycheck_reference.layer import Mamba2Layer
+from replaycheck_reference.layer import DeltaLayer, Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.variant import Mamba2Variant
 
 from .compare import Difference, measured
 from .dyadic import Dyadic
+from .exact_delta import delta_answer
 
 __all__ = ["answer", "check", "owed", "representable"]
 
@@ -31,7 +33,7 @@ def check(source: PlaySource, case: Case) -> list[Measurement]:
     """
     if not owed(source.claims):
         return []
-    if not _identity(source.claims):
+    if isinstance(case.variant, Mamba2Variant) and not _identity(source.claims):
         case = replace(case, variant=replace(case.variant, softplus=False))
     drawn = representable(case)
     if drawn is None:
@@ -51,7 +53,7 @@ def check(source: PlaySource, case: Case) -> list[Measurement]:
 
 def owed(claims: Claims) -> bool:
     """Whether the kernel can be given a dt that it promises to use exactly."""
-    return _identity(claims) or "no_softplus" in claims.features
+    return claims.recurrence != "mamba2" or _identity(claims) or "no_softplus" in claims.features
 
 
 def _identity(claims: Claims) -> bool:
@@ -62,7 +64,9 @@ def _identity(claims: Claims) -> bool:
 def representable(case: Case) -> Case | None:
     """The case in the regime "representable", ungated; None if nothing is left of its schedule, which is cut before a number would outgrow
     the formats."""
-    variant = replace(case.variant, gated=False, decay_parameter="A", dt_limits=None)
+    variant = case.variant
+    if isinstance(variant, Mamba2Variant):
+        variant = replace(variant, gated=False, decay_parameter="A", dt_limits=None)
     named = replace(case, schedule=()) if case.law.exact else replace(case, name=f"{case.name}, representable", schedule=(),
                                                                       regime="representable", variant=variant, recording=None)
     schedule = restarted(case.schedule, "random")
@@ -80,9 +84,13 @@ def answer(case: Case, request: int, layer: int) -> tuple[Tensor, list[Tensor]]:
     Raises ValueError naming the number where the inputs are not exact ones: a decay other than 1, or a softplus that would round.
     """
     parameters = case.layer(layer)
+    if isinstance(parameters, DeltaLayer):
+        return delta_answer(parameters, case.start(request, layer), case.tokens(request, layer))
+    assert isinstance(parameters, Mamba2Layer) and isinstance(case.variant, Mamba2Variant)
     if bool((parameters.decay != 0).any()) or case.variant.decay_parameter != "A" or case.variant.gated:
         raise ValueError(f"exact inputs need an ungated layer and a decay of 1, got {case.variant} and decay {parameters.decay.tolist()}")
     group, tokens, start = parameters.group_of_head(), case.tokens(request, layer), case.start(request, layer)
+    assert isinstance(tokens, Mamba2Tokens)
     skip = parameters.skip_of_rows()
     state = Dyadic.of(torch.zeros(parameters.state_shape) if start is None else start)
     outputs, states = [torch.empty(0, case.heads, case.head_dim, dtype=torch.float64)], [state.to_float64()]

@@ -9,13 +9,13 @@ import numpy as np
 
 from replaycheck_reference.variant import Mamba2Variant
 
-from .layers import Geometry
-from .stream import Floats, Stream
+from ..layers import Geometry
+from ..stream import Floats, Stream
 
 __all__ = [
-    "StartLaw", "Values", "ValueLaw", "exact", "exact_start", "extreme", "magnitude", "no_start", "normal",
-    "normal_start", "nothing", "nothing_positive", "one_channel", "one_channel_start", "positive", "positive_start", "single_entries",
-    "units",
+    "StartLaw", "Values", "ValueLaw", "exact", "exact_start", "extreme", "magnitude", "no_start", "normal", "normal_start", "nothing",
+    "nothing_positive", "one_channel", "one_channel_start", "one_hot", "outlier", "period", "positive", "positive_start", "signs",
+    "single_entries", "units", "visited",
 ]
 
 _EXACT_START = 4    # largest start entry of the exact law
@@ -76,7 +76,7 @@ def units(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Varian
     """x = 1 and B one entry of 1, each token's in a column of its own while there are columns: the state holds dt itself."""
     drawn = normal(stream, geometry, tokens, variant)
     column = np.arange(tokens)[:, None] % geometry.state_dim + np.zeros((tokens, geometry.groups), dtype=np.int64)
-    return Values(x=np.ones_like(drawn.x), B=_one_hot(column, geometry.state_dim).astype(np.float64), C=drawn.C, z=drawn.z)
+    return Values(x=np.ones_like(drawn.x), B=one_hot(column, geometry.state_dim).astype(np.float64), C=drawn.C, z=drawn.z)
 
 
 def single_entries(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:
@@ -85,14 +85,14 @@ def single_entries(stream: Stream, geometry: Geometry, tokens: int, variant: Mam
     awake = (stream.integers("awake", (tokens,), 0, 4) == 0)[:, None, None]
     row = stream.integers("row", (tokens, geometry.heads), 0, geometry.head_dim)
     column = stream.integers("column", (tokens, geometry.groups), 0, geometry.state_dim)
-    x = drawn.x * (awake & _one_hot(row, geometry.head_dim))
-    return Values(x=x, B=drawn.B * _one_hot(column, geometry.state_dim), C=drawn.C, z=drawn.z)
+    x = drawn.x * (awake & one_hot(row, geometry.head_dim))
+    return Values(x=x, B=drawn.B * one_hot(column, geometry.state_dim), C=drawn.C, z=drawn.z)
 
 
 def one_channel(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:
     """x of rms 2^-4 but for one row a head, 1024 times larger."""
     drawn = normal(stream, geometry, tokens, variant)
-    return Values(x=drawn.x * _outlier(geometry), B=drawn.B, C=drawn.C, z=drawn.z)
+    return Values(x=drawn.x * outlier(geometry), B=drawn.B, C=drawn.C, z=drawn.z)
 
 
 def exact(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Variant) -> Values:
@@ -103,46 +103,46 @@ def exact(stream: Stream, geometry: Geometry, tokens: int, variant: Mamba2Varian
     offset, stride = stream.integer("offset", 0, geometry.state_dim), 2 * stream.integer("stride", 0, geometry.state_dim) + 1
     x = stream.integers("x", wide, -2, 3).astype(np.float64)
     token = np.arange(tokens)[:, None] + np.zeros(lead, dtype=np.int64)
-    B = _signs(stream, "B", lead)[..., None] * _one_hot(_visited(token, offset, stride, geometry), geometry.state_dim)
+    B = signs(stream, "B", lead)[..., None] * one_hot(visited(token, offset, stride, geometry), geometry.state_dim)
     B = B * (2.0**-5 if variant.softplus else 1.0)
     C = np.zeros(narrow)
     for k in range(3):
         seen = np.maximum(token - stream.integers(f"age {k}", lead, 0, 8), 0)
-        np.put_along_axis(C, _visited(seen, offset, stride, geometry)[..., None], _signs(stream, f"C {k}", lead)[..., None], axis=-1)
-    np.put_along_axis(C, stream.integers("C column", (*lead, 1), 0, geometry.state_dim), _signs(stream, "C", lead)[..., None], axis=-1)
+        np.put_along_axis(C, visited(seen, offset, stride, geometry)[..., None], signs(stream, f"C {k}", lead)[..., None], axis=-1)
+    np.put_along_axis(C, stream.integers("C column", (*lead, 1), 0, geometry.state_dim), signs(stream, "C", lead)[..., None], axis=-1)
     return Values(x=x, B=B, C=C, z=np.zeros(wide))
 
 
 def magnitude(geometry: Geometry, tokens: int) -> int:
     """A bound on every state entry, partial sum and output of `exact` over so many tokens: integers up to here must be representable."""
-    visits = 2 * -(-tokens // (2 * _period(geometry)))
+    visits = 2 * -(-tokens // (2 * period(geometry)))
     entry = _EXACT_START + 2 * visits
     return 4 * entry + 2 * _EXACT_SKIP
 
 
-def _visited(token: np.ndarray, offset: int, stride: int, geometry: Geometry) -> np.ndarray:
+def visited(token: np.ndarray, offset: int, stride: int, geometry: Geometry) -> np.ndarray:
     """The column of each token: every column of a power-of-two state dim is visited before one comes again."""
     return (offset + token // 2 * stride) % geometry.state_dim
 
 
-def _period(geometry: Geometry) -> int:
+def period(geometry: Geometry) -> int:
     """Fewest pairs of tokens before a column comes again, whatever the odd stride: the largest power of two in state_dim."""
     return geometry.state_dim & -geometry.state_dim
 
 
-def _signs(stream: Stream, name: str, shape: tuple[int, ...]) -> Floats:
+def signs(stream: Stream, name: str, shape: tuple[int, ...]) -> Floats:
     return (2 * stream.integers(f"sign {name}", shape, 0, 2) - 1).astype(np.float64)
 
 
-def _one_hot(index: np.ndarray, size: int) -> np.ndarray:
+def one_hot(index: np.ndarray, size: int) -> np.ndarray:
     """bool [..., size]."""
     return np.asarray(np.arange(size) == index[..., None])
 
 
-def _outlier(geometry: Geometry) -> Floats:
+def outlier(geometry: Geometry) -> Floats:
     """Factors [heads, head_dim]: 2^-4 everywhere, 2^6 in one row of each head, the same for all requests."""
     row = (5 * np.arange(geometry.heads) + 3) % geometry.head_dim
-    return np.where(_one_hot(row, geometry.head_dim), 64.0, 0.0625)
+    return np.where(one_hot(row, geometry.head_dim), 64.0, 0.0625)
 
 
 def normal_start(stream: Stream, geometry: Geometry) -> Floats:
@@ -162,7 +162,7 @@ def positive_start(stream: Stream, geometry: Geometry) -> Floats:
 
 def one_channel_start(stream: Stream, geometry: Geometry) -> Floats:
     """Normals of rms 2^-4 but for one row a head, 1024 times larger."""
-    return normal_start(stream, geometry) * _outlier(geometry)[..., None]
+    return normal_start(stream, geometry) * outlier(geometry)[..., None]
 
 
 def exact_start(stream: Stream, geometry: Geometry) -> Floats:

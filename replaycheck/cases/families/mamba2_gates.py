@@ -13,7 +13,7 @@ import numpy as np
 
 from replaycheck_reference.variant import Mamba2Variant
 
-from .stream import Floats, Stream
+from ..stream import Floats, Stream
 
 __all__ = [
     "BEND", "DECAY_ONE", "DT", "ERASE", "EXACT", "EXTREME", "FAINT", "FAST", "IDENTITY", "ODD", "SLOW", "SPIKE", "SUBNORMAL", "TRAINED",
