@@ -207,7 +207,7 @@ BAD_FILES = {
     **{f"no {name}": (without(name), f"field '{name}' is missing") for name in SMALL.to_json() if name not in ("format", "id", "digest")},
     "unknown field": (changed(colour="red"), "field 'colour' is not known"),
     "unknown regime": (changed(regime="sunny"), "regime 'sunny' is not known"),
-    "recurrence": (changed(recurrence="gdn"), "recurrence must be 'mamba2', got 'gdn'"),
+    "recurrence": (changed(recurrence="gdn"), "field 'variant.channels' is missing"),
     "dims": (changed(head_dim=0), "head_dim must be an integer of at least 1, got 0"),
     "groups": (changed(groups=3), "groups must divide heads"),
     "float dim": (changed(heads=2.0), "field 'heads' must be an integer, got 2.0"),

@@ -155,7 +155,8 @@ def _kernel(recurrence: str, kind: str) -> HostKernel:
     paths = {"step": {"step": Path()}, "replay": {"output": Path(), "flush": Path()}}[kind]
     claims = Claims(
         name=f"host {recurrence} {kind}", recurrence=recurrence, kind=kind, policy=Policy(paths=paths),
-        states=("fp32", "bf16", "fp16"), activations=("bf16", "fp16", "fp32"), outputs=(), capacities=(1, 64) if kind == "replay" else (1, 1),
+        states=("fp32", "bf16", "fp16"), activations=("bf16", "fp16", "fp32"), outputs=(),
+        capacities=(1, 64) if kind == "replay" else (1, 1),
         features=_FEATURES, guarantees=_GUARANTEES,
     )
     return HostKernel(claims=claims, evaluation=DeltaEvaluation, session=DeltaReplaySession if kind == "replay" else DeltaStepSession)
