@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -142,7 +143,7 @@ class WritesNeighbour(ReplaySession):
 class HiddenResidual(ReplaySession):
     """What rounding took from the state is kept aside and added again at the next load, until the slot is admitted anew."""
 
-    def __init__(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory,
+    def __init__(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory,
                  evaluation: Evaluation) -> None:
         super().__init__(layers, formats=formats, capacity=capacity, slots=slots, memory=memory, evaluation=evaluation)
         self.residual: dict[tuple[int, int], Tensor] = {}

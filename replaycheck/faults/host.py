@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ __all__ = ["HostKernel", "HostSession", "ReplaySession", "StepSession"]
 class HostSession:
     """What both kinds share: a state pool a layer, the count of folded tokens, and rows packed one after the other."""
 
-    def __init__(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory,
+    def __init__(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory,
                  evaluation: Evaluation) -> None:
         self.layers, self.formats, self.capacity, self.slots, self.evaluation = layers, formats, capacity, slots, evaluation
         dtype = TORCH_DTYPE[formats.state]
@@ -118,7 +119,7 @@ class ReplaySession(HostSession):
     The ring holds x and B in the activation dtype and the processed dt in fp32. Rows that are not live are masked by selection.
     """
 
-    def __init__(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory,
+    def __init__(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory,
                  evaluation: Evaluation) -> None:
         super().__init__(layers, formats=formats, capacity=capacity, slots=slots, memory=memory, evaluation=evaluation)
         dtype = TORCH_DTYPE[formats.activation]
@@ -227,7 +228,7 @@ class HostKernel:
     evaluation: type[Evaluation] = Evaluation
     session: type[HostSession] = ReplaySession
 
-    def open(self, layers: Sequence[Mamba2Layer], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> HostSession:
+    def open(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> HostSession:
         for name, value, allowed in (("state", formats.state, self.claims.states),
                                      ("activation", formats.activation, self.claims.activations),
                                      ("output", formats.output, self.claims.outputs_of(formats.activation))):

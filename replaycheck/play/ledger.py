@@ -6,6 +6,7 @@ A window's start is never read back from the kernel's memory: reading it back wo
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,10 +56,10 @@ class Track:
 
     def drafted(self, life: Life, layer: int, tokens: Tokens, drafts: Tokens, outputs: Tensor, path: str, step: int) -> Window:
         """The window of rejected drafts and their outputs: after all tokens since the last publication. tokens: all of the request."""
-        since = tokens[slice(self.position, self.position + len(self.outputs))]
+        since: Any = tokens[slice(self.position, self.position + len(self.outputs))]
         return Window(
             request=life.request, slot=life.slot, layer=layer, position=self.position, start=self.bits.detach().cpu().clone(),
-            tokens=Tokens.cat([since, drafts]), outputs=torch.cat([*(kept[None] for kept in self.outputs), outputs]),
+            tokens=type(since).cat([since, drafts]), outputs=torch.cat([*(kept[None] for kept in self.outputs), outputs]),
             paths=(*self.paths, *[path] * len(drafts)), steps=(*self.steps, *[step] * len(drafts)), end=None,
         )
 

@@ -70,11 +70,9 @@ class _Player:
     def _layer(self, i: int) -> Layer:
         """Layer i on the device; its parameters are inputs that nothing may change."""
         layer = self.case.layer(i).to(self.device)
-        for name in ("decay", "dt_bias", "D"):
-            parameter = getattr(layer, name)
-            if parameter is not None:
-                self.watch.protect(f"{name} of layer {i}", parameter)
-                self._handed_out(parameter)
+        for name, parameter in layer.parameters().items():
+            self.watch.protect(f"{name} of layer {i}", parameter)
+            self._handed_out(parameter)
         return layer
 
     def _handed_out(self, tensor: Tensor) -> None:
@@ -219,8 +217,9 @@ class _Player:
         if slot == PAD:
             return filler(self.layers[i], length, self.activation, self.poison)
         life = self.live[slot]
-        own = self.tokens[life.request, i][slice(life.committed, life.committed + count)]
-        return own if count == length else Tokens.cat([own, self._drafts(life, i, length - count)])
+        own: Any = self.tokens[life.request, i][slice(life.committed, life.committed + count)]
+        rows: Tokens = own if count == length else type(own).cat([own, self._drafts(life, i, length - count)])
+        return rows
 
     def _drafts(self, life: Life, i: int, count: int) -> Tokens:
         return self.case.draft_tokens(life.request, self.step, life.slot, count, i)
