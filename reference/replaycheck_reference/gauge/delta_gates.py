@@ -58,8 +58,8 @@ def delta_errors(layer: DeltaLayer, terms: DeltaTerms, policy: Policy, path: Pat
     inherited = log_decay_error(layer, terms, policy, path, table)
     own = inherited + unit(policy.gate) * (terms.log_decay.abs() + inherited)
     flat = _Decays(
-        rate=torch.ones_like(terms.log_decay.flatten(-2)[..., 0, :]), log_decay=terms.log_decay.flatten(-2), total=terms.total.flatten(-2),
-        span=terms.span.flatten(-2),
+        rate=terms.log_decay.new_ones(terms.log_decay.shape[-2] * terms.log_decay.shape[-1]),
+        log_decay=terms.log_decay.flatten(-2), total=terms.total.flatten(-2), span=terms.span.flatten(-2),
     )
     span, total = decay_exponents(flat, policy, path, table, inherited.flatten(-2), torch.zeros_like(flat.rate))
     floor = tiny(policy, path)
