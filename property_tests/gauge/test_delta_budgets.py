@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaycheck_reference.gauge.delta import bound
-from replaycheck_reference.gauge.delta_gates import delta_errors, log_decay_error
-from replaycheck_reference.gauge.delta_twin import DeltaTwin
+from replaycheck_reference.gauge.delta.gates import delta_errors, log_decay_error
+from replaycheck_reference.gauge.delta.twin import DeltaTwin
 from replaycheck_reference.gauge.functions import load_table
 from replaycheck_reference.gauge.twin import independent_signs, site_signs
 from replaycheck_reference.policy import RINGS, WEIGHTS, Path, Policy, Softplus

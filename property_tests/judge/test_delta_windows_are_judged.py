@@ -53,7 +53,7 @@ def judged(channels: bool, evaluate: Callable[[DeltaTerms], tuple[Tensor, Tensor
 def test_exact_windows_pass_with_room_to_spare(channels: bool) -> None:
     found = judged(channels)
     assert {"outputs", "state"} <= set(found)
-    assert ("gates" in found) == (not channels)    # what cannot be told is not measured
+    assert "gates" in found
     assert all(m.passed for m in found.values()) and max(found[g].ratio for g in ("outputs", "state")) < 0.05
 
 

@@ -38,6 +38,15 @@ class Terms(Protocol):
     def state_fields(self) -> Tensor:
         """Of the end state: [..., heads, fields, head_dim * state_dim]."""
 
+    def unit_fields(self) -> Tensor:
+        """Of the end state, by what shares one decay, as fits want them: [..., units, fields, elements]."""
+
+    def unit_kinds(self) -> tuple[str, ...]:
+        """What each unit field of a token is an error of, in order."""
+
+    def units(self, state: Tensor) -> Tensor:
+        """A state [..., heads, head_dim, state_dim] by what shares one decay, units of a head together: [..., units, elements]."""
+
     def output_fields(self) -> Tensor:
         """Of every output: [..., tokens, heads, fields, head_dim]; those of later tokens are zero."""
 
@@ -53,7 +62,7 @@ class Shares(Protocol):
 
     @property
     def allowed(self) -> Tensor:
-        """Error allowed to each field's coefficient, biased sums included: [..., heads, fields]; inf where none can be told."""
+        """Error allowed to each unit field's coefficient, biased sums included: [..., units, fields]; inf where none can be told."""
 
     @property
     def scattered(self) -> Tensor:
@@ -64,10 +73,13 @@ class Shares(Protocol):
         """Whether any field is held to a gate: where none is, nothing is fitted."""
 
     def together(self, rows: Tensor, some: slice) -> Tensor:
-        """The most that roundings shared by a whole row or column put into each coefficient of `some` windows: [windows, heads, fields].
+        """The most that roundings shared by a whole row or column put into each coefficient of `some` windows: [windows, units, fields].
 
-        rows: the linear map from residual to coefficients, [windows, heads, fields, head_dim, state_dim].
+        rows: the linear map from residual to coefficients, [windows, units, fields, elements].
         """
+
+    def variance(self, rows: Tensor, some: slice) -> Tensor:
+        """Variance that roundings shared by a whole row or column, each by itself, put into each coefficient; shapes as above."""
 
 
 class Bound(Protocol):

@@ -46,9 +46,14 @@ class StateShares:
         """Every window has coefficients to fit."""
         return True
 
+    def variance(self, rows: Tensor, some: slice) -> Tensor:
+        """Nothing but single elements is rounded by itself."""
+        return torch.zeros_like(self.weight[some][:, 0, :, None])
+
     def together(self, rows: Tensor, some: slice) -> Tensor:
         """The most that roundings, one a row or one a column of each token's product, can put into each coefficient."""
         size, row, column = self.weight[some].abs(), self.row[some], self.column[some]
+        rows = rows.view(*rows.shape[:-1], row.shape[-1], column.shape[-1])
         by_row = torch.einsum("whipn,wjhn->whipj", rows, column).abs()
         by_column = torch.einsum("whipn,wjhp->whinj", rows, row).abs()
         rowwise = torch.einsum("whipj,wjhp,wjh->whi", by_row, row.abs(), size)

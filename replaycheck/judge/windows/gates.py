@@ -32,8 +32,8 @@ _DERIVATION = "the claimed policy's gate error and biased sums, those a row or c
 
 @dataclass(frozen=True, kw_only=True)
 class _Fitted:
-    """Coefficients [windows, heads, fields] of some windows, what each is held to, the part that is the policy's gate term, and of what
-    kinds a token has one each.
+    """Coefficients [windows, units, fields] of some windows, what each is held to, the part that is the policy's gate term, of what
+    kinds a token has one each, and how many units a head has.
     """
 
     windows: tuple[Window, ...]
@@ -41,6 +41,7 @@ class _Fitted:
     budget: Tensor
     gate: Tensor
     kinds: tuple[str, ...]
+    channels: int
 
     def ratio(self) -> Tensor:
         """|coefficient| / budget; a residual that is not finite leaves nothing to fit and is the state's finding."""
@@ -60,12 +61,14 @@ def gate_measurement(judged: Sequence[Batch]) -> Measurement | None:
     worst = max(fitted, key=lambda f: float(f.ratio().max()))
     flat = int(worst.ratio().argmax())
     at = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), worst.coefficients.shape))
-    window, head, field = worst.windows[at[0]], at[1], at[2]
+    window, (head, channel), field = worst.windows[at[0]], divmod(at[1], worst.channels), at[2]
     value, budget = float(worst.coefficients[at].abs()), float(worst.budget[at])
     what = field_names(worst.kinds, len(window.paths))[field]
     place: dict[str, int | str] = {
         "request": window.request, "slot": window.slot, "layer": window.layer, "step": window.steps[-1], "head": head, "coefficient": what,
     }
+    if worst.channels > 1:
+        place["channel"] = channel
     coefficient = float(worst.coefficients[at])
     diagnosis = f"{what} is off by {coefficient:+.2e} (2^{math.log2(value):.1f}) of itself" if value > budget else ""
     return Measurement(
@@ -77,24 +80,25 @@ def gate_measurement(judged: Sequence[Batch]) -> Measurement | None:
 def _fit(batch: Batch) -> list[_Fitted]:
     """Fits of one batch, a bounded number of windows at a time."""
     shape = batch.terms.start.shape
-    each = shape[-3] * shape[-2] * shape[-1] * (len(batch.terms.field_kinds()) * len(batch.paths) + 1)
+    each = shape[-3] * shape[-2] * shape[-1] * (len(batch.terms.unit_kinds()) * len(batch.paths) + 1)
     room = max(1, _ELEMENTS // each)
     return [_fit_some(batch, slice(first, first + room)) for first in range(0, len(batch.windows), room)]
 
 
 def _fit_some(batch: Batch, some: slice) -> _Fitted:
     assert batch.end is not None
-    shares, end = batch.bound.shares, batch.end
-    solved = fit(batch.terms.state_fields()[some], (end.seen - end.exact)[some].flatten(-2))
+    terms, shares, end = batch.terms, batch.bound.shares, batch.end
+    solved = fit(terms.unit_fields()[some], terms.units((end.seen - end.exact)[some]))
     gate = _gate(solved, shares.allowed[some])
-    together = shares.together(solved.rows.view(*solved.rows.shape[:-1], *batch.terms.start.shape[-2:]), some)
-    scattered = _scatter(solved, (shares.scattered + end.rounding)[some].flatten(-2), end.exact[some].flatten(-2))
+    together = shares.together(solved.rows, some)
+    variance = shares.variance(solved.rows, some)
+    scattered = _scatter(solved, variance, terms.units((shares.scattered + end.rounding)[some]), terms.units(end.exact[some]))
     budget = gate + together + DEVIATIONS * scattered
     known = solved.known & torch.isfinite(gate)
     return _Fitted(
         windows=batch.windows[some], coefficients=torch.where(known, solved.coefficients, 0.0),
         budget=torch.where(known, budget, torch.inf), gate=torch.where(known, gate, torch.inf),
-        kinds=batch.terms.field_kinds(),
+        kinds=terms.unit_kinds(), channels=solved.known.shape[-2] // batch.layer.heads,
     )
 
 
@@ -104,12 +108,12 @@ def _gate(solved: Fit, allowed: Tensor) -> Tensor:
     return (solved.mixing.abs() @ torch.where(known, allowed, 0.0)[..., None])[..., 0]
 
 
-def _scatter(solved: Fit, scattered: Tensor, exact: Tensor) -> Tensor:
-    """Standard deviation that scattered roundings, uniform over their budget, put into each coefficient. Both are flat per head.
+def _scatter(solved: Fit, variance: Tensor, scattered: Tensor, exact: Tensor) -> Tensor:
+    """Standard deviation that scattered roundings, uniform over their budget, put into each coefficient beside a `variance`.
 
     Equal values round equally, so only as many roundings are independent as the state has different values.
     """
-    variance = (solved.rows**2 @ (scattered**2)[..., None])[..., 0] / 3
+    variance = variance + (solved.rows**2 @ (scattered**2)[..., None])[..., 0] / 3
     ordered = exact.sort(-1).values
     different = (ordered[..., 1:] != ordered[..., :-1]).sum(-1) + 1
     together = exact.shape[-1] / different

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...layer import DeltaLayer, DeltaTokens
 
-__all__ = ["DeltaTerms", "decompose"]
+__all__ = ["ChannelTerms", "DeltaTerms", "decompose"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,21 @@ class DeltaTerms:
         """
         rows = torch.stack([self.delta, self.inserted()], -3)
         tokens = torch.einsum("...jihp,...jhn->...hjipn", rows, self.keys).flatten(-4, -3)
-        return torch.cat([self.start_field().unsqueeze(-3), tokens], -3).flatten(-2)
+        return torch.cat([self.carried(self.start, 0).unsqueeze(-3), tokens], -3).flatten(-2)
+
+    def unit_fields(self) -> Tensor:
+        """The same, of what shares one decay: a head. The start state is told where deltas leave nothing."""
+        fields = self.state_fields()
+        fields[..., 0, :] = self.start_field().flatten(-2)
+        return fields
+
+    def unit_kinds(self) -> tuple[str, ...]:
+        """What each unit field of a token is an error of."""
+        return self.field_kinds()
+
+    def units(self, state: Tensor) -> Tensor:
+        """A state by what shares one decay: [..., heads, head_dim * state_dim]."""
+        return state.flatten(-2)
 
     def output_fields(self) -> Tensor:
         """The same of every output: [..., tokens, heads, 1 + 2 tokens, head_dim]; fields of later tokens are zero."""
@@ -105,6 +119,27 @@ class DeltaTerms:
         return None
 
 
+class ChannelTerms(DeltaTerms):
+    """The terms of a window where every key channel has its own decay: fitted channel by channel, on the deltas as they were folded."""
+
+    def unit_fields(self) -> Tensor:
+        """What one error of the decay of a start state's channel, and of a delta's weight in it, adds to that channel of the end state:
+        [..., heads * state_dim, 1 + tokens, head_dim].
+        """
+        decay, weight = torch.exp(self.total[..., -1, :, :]), torch.exp(self.span[..., -1, :, :, :]) * self.k
+        tokens = torch.einsum("...jhp,...jhn->...hnjp", self.delta, weight)
+        start = (self.start * decay[..., None, :]).transpose(-1, -2).unsqueeze(-2)
+        return torch.cat([start, tokens], -2).flatten(-4, -3)
+
+    def unit_kinds(self) -> tuple[str, ...]:
+        """What each unit field of a token is an error of."""
+        return ("weight",)
+
+    def units(self, state: Tensor) -> Tensor:
+        """A state by what shares one decay: [..., heads * state_dim, head_dim]."""
+        return state.transpose(-1, -2).flatten(-3, -2)
+
+
 def decompose(layer: DeltaLayer, start: Tensor, tokens: DeltaTokens) -> DeltaTerms:
     """Take a window apart. Leading batch dims of `start` and of every tensor of `tokens` agree and are kept."""
     group = layer.group_of_head().to(tokens.k.device)
@@ -116,7 +151,8 @@ def decompose(layer: DeltaLayer, start: Tensor, tokens: DeltaTokens) -> DeltaTer
     k, q, v = k[..., group, :], q[..., group, :] * layer.scale, tokens.v.to(torch.float64)
     begun = start.to(torch.float64)
     delta, before, after = _states(begun, log_decay, beta, k, v)
-    return DeltaTerms(
+    kind = ChannelTerms if layer.variant.channels else DeltaTerms
+    return kind(
         start=begun, raw=raw, rate=rate, log_decay=log_decay, total=torch.cumsum(log_decay, -3), span=_spans(log_decay), raw_beta=raw_beta,
         beta=beta, v=v, k=k, q=q, k_squares=k_squares[..., group], q_squares=q_squares[..., group], delta=delta, before=before, after=after,
         queries=_carried_back(log_decay, beta, k, q), keys=_carried_on(log_decay, beta, k),

@@ -75,6 +75,18 @@ class Mamba2Terms:
         start = (self.decay[..., -1, :, None, None] * self.start).unsqueeze(-3)
         return torch.cat([start, tokens], -3).flatten(-2)
 
+    def unit_fields(self) -> Tensor:
+        """The same, of what shares one decay: a head."""
+        return self.state_fields()
+
+    def unit_kinds(self) -> tuple[str, ...]:
+        """What each unit field of a token is an error of."""
+        return self.field_kinds()
+
+    def units(self, state: Tensor) -> Tensor:
+        """A state by what shares one decay: [..., heads, head_dim * state_dim]."""
+        return state.flatten(-2)
+
     def output_fields(self) -> Tensor:
         """The same of every output: [..., tokens, heads, 1 + tokens, head_dim]; fields of later tokens are zero."""
         start = (self.decay[..., None] * self.readout).unsqueeze(-2)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..formats.arrays import unit
-from ..layer import DeltaLayer
-from ..policy import Path, Policy
-from ..recurrences.batched.delta import DeltaTerms
-from .delta_gates import delta_errors, held_unit, log_decay_error
-from .functions import FunctionTable
-from .gates import function_error
-from .twin import Signs
-from .units import accumulator_unit, product_error
+from ...formats.arrays import unit
+from ...layer import DeltaLayer
+from ...policy import Path, Policy
+from ...recurrences.batched.delta import DeltaTerms
+from ..functions import FunctionTable
+from ..gates import function_error
+from ..twin import Signs
+from ..units import accumulator_unit, product_error
+from .gates import delta_errors, held_unit, log_decay_error
 
 __all__ = ["DeltaTwin"]
 
@@ -23,7 +23,7 @@ __all__ = ["DeltaTwin"]
 class DeltaTwin:
     """One window of a layer under a policy, token after token as its paths say. terms: of one window, no batch dims.
 
-    What inputs become is taken at the largest error of `gauge.delta_gates`; everything after it is evaluated.
+    What inputs become is taken at the largest error of `gates`; everything after it is evaluated.
     """
 
     def __init__(

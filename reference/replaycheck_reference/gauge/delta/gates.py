@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..formats.arrays import smallest_subnormal, unit
-from ..layer import DeltaLayer
-from ..policy import Path, Policy
-from ..recurrences.batched.delta import DeltaTerms
-from .functions import FunctionTable
-from .gates import decay_exponents, function_error, softplus_error
-from .units import growth, tiny
+from ...formats.arrays import smallest_subnormal, unit
+from ...layer import DeltaLayer
+from ...policy import Path, Policy
+from ...recurrences.batched.delta import DeltaTerms
+from ..functions import FunctionTable
+from ..gates import decay_exponents, function_error, softplus_error
+from ..units import additions, growth, tiny
 
 __all__ = ["DeltaErrors", "delta_errors", "held_unit", "log_decay_error"]
 
@@ -72,7 +72,7 @@ def delta_errors(layer: DeltaLayer, terms: DeltaTerms, policy: Policy, path: Pat
     return DeltaErrors(
         one=torch.expm1(own + function_error(policy, table, terms.log_decay)), decay=decay * torch.expm1(total.view_as(decay)) + floor,
         weight=weight, beta=(1 + beta) * (1 + held_unit(policy.beta)) - 1, beta_floor=2 * _FLUSHED if computed else 0.0,
-        key_norm=_norm_error(layer, terms.k_squares), query_norm=_norm_error(layer, terms.q_squares), key=divided + held,
+        key_norm=_norm_error(layer, path, terms.k_squares), query_norm=_norm_error(layer, path, terms.q_squares), key=divided + held,
         query=(1 + divided + held) * (1 + unit("fp32")) - 1,
         lost=max(floor, smallest_subnormal(policy.key) if held else 0.0),
     )
@@ -117,7 +117,7 @@ def _sigmoid_error(x: Tensor, error: Tensor, policy: Policy, table: FunctionTabl
     return torch.exp(slope * error) * (1 + slope * exponential) * (1 + growth(5, unit("fp32"))) - 1
 
 
-def _norm_error(layer: DeltaLayer, squares: Tensor) -> Tensor:
+def _norm_error(layer: DeltaLayer, path: Path, squares: Tensor) -> Tensor:
     """Relative error that the sum of squares puts into the norm; inf where squares are lost near underflow and no eps stands in."""
     form, count = layer.variant, layer.state_dim
     if form.norm == "off":
@@ -128,5 +128,5 @@ def _norm_error(layer: DeltaLayer, squares: Tensor) -> Tensor:
     absolute = torch.minimum(torch.full_like(root, lost**0.5), torch.where(root > 0, lost / root, torch.inf))
     if form.norm == "inside":
         absolute = torch.minimum(absolute, torch.where(norm > 0, lost / norm, torch.inf))
-    relative = growth(count + 1, unit("fp32")) / 2 + absolute / norm
+    relative = growth(additions(count, path.order) + 2, unit("fp32")) / 2 + absolute / norm
     return torch.where(relative < 0.5, relative / (1 - relative), torch.inf)
