@@ -82,5 +82,8 @@ def test_fp32_is_inside_and_every_fault_outside(kind: str, channels: bool) -> No
         assert max(worst(channels, kind, fault).values()) > 2, fault
 
 
-def test_a_decay_off_by_one_in_a_quarter_million_is_a_gate_that_is_off() -> None:
-    assert worst(False, "step", "decay 2^-18")["gates"] > 4
+@BOTH
+@pytest.mark.parametrize("kind", ["step", "replay"])
+def test_a_decay_off_by_one_in_a_quarter_million_is_a_gate_that_is_off(kind: str, channels: bool) -> None:
+    assert worst(channels, kind, "decay 2^-18")["gates"] > 4
+    assert worst(channels, kind, "beta 2^-14")["gates"] > 2

@@ -44,8 +44,8 @@ def _split(claims: Claims) -> tuple[str, ...]:
 
 
 def _windows(claims: Claims) -> tuple[str, ...]:
-    """Gates can be told only where a state is stored in fp32, and a head has one decay, not one for each of its key channels."""
-    return ("outputs", "state", "gates") if "fp32" in claims.states and claims.recurrence != "kda" else ("outputs", "state")
+    """Gates can be told only where a state is stored in fp32."""
+    return ("outputs", "state", "gates") if "fp32" in claims.states else ("outputs", "state")
 
 
 #: Name of the check that every play makes by itself.
