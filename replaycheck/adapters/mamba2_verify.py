@@ -34,7 +34,7 @@ _STEP = STEP_CLAIMS.policy.paths["step"]
 #: Every row publishes the state of its last accepted token. It is rounded after every token on the way, which costs nothing in fp32 alone.
 SAVING_CLAIMS = replace(
     STEP_CLAIMS, name="replaycheck mamba2 verify, states saved", kind="verify", states=("fp32",), capacities=(1, MAX_CAPACITY),
-    windows=(1, MAX_WINDOW), guarantees=(*STEP_CLAIMS.guarantees, "nan_in_draft"),
+    windows=(1, MAX_WINDOW), guarantees=(*STEP_CLAIMS.guarantees, "nan_in_draft", "spec_exact"),
     policy=replace(STEP_CLAIMS.policy, paths={"output": _STEP, "flush": _STEP}),
 )
 

@@ -19,6 +19,7 @@ GUARANTEES = {
     "nan_poison": "NaN in memory that must not be read changes nothing",
     "phase_invariant": "a request's bits do not depend on where in the ring it stands",
     "nan_in_draft": "NaN in drafts that are rejected changes nothing",
+    "spec_exact": "accepted tokens have the bits that they have in rows of one token",
 }
 
 _DELTA = {

@@ -24,6 +24,8 @@ GROUP = "replaycheck.kernels"
 OWN = {
     "mamba2-step": "replaycheck.adapters.mamba2:step",
     "mamba2-replay": "replaycheck.adapters.mamba2:replay",
+    "mamba2-verify": "replaycheck.adapters.mamba2_verify:verify",
+    "mamba2-saving": "replaycheck.adapters.mamba2_verify:saving",
     "sglang-selective-state-update": "replaycheck.adapters.foreign.selective_state_update:kernel",
 }
 

@@ -228,7 +228,9 @@ class HostKernel:
     evaluation: type[Evaluation] = Evaluation
     session: type[HostSession] = ReplaySession
 
-    def open(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int) -> HostSession:
+    def open(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory, seed: int,
+             **speculative: int) -> HostSession:
+        """speculative: the window, where the kernel is a verify kernel."""
         for name, value, allowed in (("state", formats.state, self.claims.states),
                                      ("activation", formats.activation, self.claims.activations),
                                      ("output", formats.output, self.claims.outputs_of(formats.activation))):
@@ -237,4 +239,5 @@ class HostKernel:
         low, high = self.claims.capacities
         if not low <= capacity <= high:
             raise ValueError(f"{self.claims.name} is not built for capacity {capacity}; it has {low} to {high}")
-        return self.session(layers, formats=formats, capacity=capacity, slots=slots, memory=memory, evaluation=self.evaluation())
+        return self.session(layers, formats=formats, capacity=capacity, slots=slots, memory=memory, evaluation=self.evaluation(),
+                            **speculative)

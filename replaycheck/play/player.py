@@ -64,6 +64,7 @@ class _Player:
         self.ended: list[Life] = []
         self.windows: list[Window] = []
         self.settled: list[tuple[int, int]] = []
+        self.rounds: list[tuple[int, int, bool]] = []
         self.forwards = 0
         self.step = -1
 
@@ -92,7 +93,8 @@ class _Player:
         for life in lives:
             self._close_unpublished(life)
         return Play(
-            case=self.case, windows=self.windows, settled=self.settled, poison=self.poison, stopped=stopped, launches=list(launches),
+            case=self.case, windows=self.windows, settled=self.settled, rounds=self.rounds, poison=self.poison, stopped=stopped,
+            launches=list(launches),
             outputs={(life.request, i): self._all_outputs(track) for life in lives for i, track in enumerate(life.tracks)},
             published={(life.request, i): track.published for life in lives for i, track in enumerate(life.tracks)},
             findings=self.findings.measurements(case=self.case.id, regime=self.case.regime, poison=self.poison),
@@ -230,7 +232,7 @@ class _Player:
         """The first `count` tokens of a row of `life` were committed: note their outputs, and close a window in every layer whose state was
         published. Outputs of rejected drafts are a window of their own, after all that the drafts saw: from the state published now where
         it holds none of the row's tokens, else from the one before."""
-        before = life.committed
+        before, published = life.committed, len(life.tracks[0].published)
         life.committed += count
         for i, track in enumerate(life.tracks):
             stored = self.states.stored(life.slot, i, self.step)
@@ -250,6 +252,7 @@ class _Player:
                 self.states.compare(life, i, stored, "commit", self.step)
             if drafted and position <= before:
                 self._note_drafts(life, i, outputs[i][count:], path)
+        self.rounds.append((length, count, len(life.tracks[0].published) > published))
         if not life.pending():
             self.settled.append((self.step, life.slot))
 

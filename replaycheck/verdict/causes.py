@@ -14,7 +14,7 @@ CAUSES: tuple[tuple[str, ...], ...] = (
     ("contract", "compile"),
     ("write-set", "bounds", "pads", "continuity"),
     ("determinism",),
-    ("poison", "isolation", "split", "movement"),
+    ("poison", "isolation", "split", "movement", "drafts", "speculation"),
     ("finite", "outputs", "state", "gates", "rounding", "exact"),
 )
 

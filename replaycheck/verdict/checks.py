@@ -38,7 +38,7 @@ def _batch_invariant(guarantee: str) -> Callable[[Claims], tuple[str, ...]]:
 
 def _split(claims: Claims) -> tuple[str, ...]:
     """Not owed where the state is rounded with random bits, nor where a flush leaves its own token pending, and nothing is ever settled."""
-    flush = claims.policy.paths.get("flush") if claims.kind == "replay" else None
+    flush = claims.policy.paths.get("flush") if claims.kind != "step" else None
     pending = flush is not None and flush.folds == "before"
     return () if pending or claims.policy.state.rounding == "stochastic" else ("split",)
 
@@ -66,6 +66,11 @@ CHECKS = {
         Check(name="movement", guarantees=("movement",), owes=_batch_invariant("movement"),
               purpose="a request gives the same bits in other rows and slots, and after a copy"),
         Check(name="determinism", guarantees=("determinism",), owes=_all("determinism"), purpose="the same play twice gives the same bits"),
+        Check(name="drafts", guarantees=("drafts",), owes=lambda claims: ("drafts",) if claims.kind == "verify" else (),
+              purpose="rejected drafts leave no trace in what is accepted"),
+        Check(name="speculation", guarantees=("speculation",),
+              owes=lambda claims: ("speculation",) if "spec_exact" in claims.guarantees else (),
+              purpose="accepted tokens have the bits that they have one by one"),
         Check(name="exact", guarantees=("exact",), owes=lambda claims: ("exact",) if exact.owed(claims) else (),
               purpose="on representable inputs the rational answer, bit for bit"),
         Check(name="compile", guarantees=("compile",), owes=_all(),

@@ -26,11 +26,12 @@ class Cell:
 
 
 def owed_cells(claims: Claims) -> frozenset[Cell]:
-    """The floor: every cell of every claimed capacity up to FLOOR_CAPACITY. A step kernel owes none.
+    """The floor: every cell of every claimed capacity up to FLOOR_CAPACITY. A step kernel owes none, nor does a verify kernel that
+    publishes what a row accepted, whose windows are its rows: see rounds.
 
     The last position folds; where a flush folds the tokens before its own, the first position of the next window does.
     """
-    if claims.kind != "replay":
+    if claims.kind == "step" or (claims.kind == "verify" and claims.policy.paths["flush"].folds == "through"):
         return frozenset()
     low, high = claims.capacities
     cells = [(capacity, position, age) for capacity in range(low, min(high, FLOOR_CAPACITY) + 1)

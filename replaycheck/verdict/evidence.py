@@ -12,6 +12,7 @@ from .coverage import Cell
 from .measure import Measured
 from .measurement import Measurement
 from .plan import Job
+from .rounds import Round
 from .tally import Tally
 
 __all__ = ["Evidence"]
@@ -22,7 +23,7 @@ _WINDOW = ("outputs", "state")
 class Evidence:
     """Tally, cells seen, implied bits, the cases drawn, and the worst window with its play. Not safe for threads by itself.
 
-    jobs, plays: how many. drawn: the case of every job, by id. cells: of rings. compiled: launches compiled.
+    jobs, plays: how many. drawn: the case of every job, by id. cells: of rings. rounds: of judged plays. compiled: launches compiled.
     """
 
     def __init__(self, *, claims: Claims) -> None:
@@ -32,6 +33,7 @@ class Evidence:
         self.plays = 0
         self.compiled = 0
         self.cells: set[Cell] = set()
+        self.rounds: set[Round] = set()
         self.drawn: dict[str, Case] = {}
         self._jobs: dict[str, tuple[Job, float]] = {}
         self.bits = BitsTable(claims.policy)
@@ -42,6 +44,9 @@ class Evidence:
         self.jobs += 1
         self.plays += len(measured.plays)
         self.drawn[job.case.id] = job.case
+        if "windows" in job.checks and measured.plays:
+            self.rounds |= {Round(window=job.case.window, length=length, accepted=accepted, folded=folded)
+                            for length, accepted, folded in measured.plays[0].rounds}
         for case in (job.case, *(play.case for play in measured.plays)):
             self._jobs.setdefault(case.id, (Job(case=case, checks=job.checks), measured.seconds))
         self.tally.add(measured.measurements)

@@ -9,7 +9,7 @@ from time import monotonic
 from replaycheck.cases.case import Case
 from replaycheck.contract.claims import Claims
 from replaycheck.contract.errors import KernelError
-from replaycheck.judge.relations import determinism, exact, isolation, movement, poison, split
+from replaycheck.judge.relations import determinism, drafts, exact, isolation, movement, poison, speculation, split
 from replaycheck.judge.windows import judge_play
 from replaycheck.play.result import Play
 from replaycheck.play.source import PlaySource
@@ -25,7 +25,7 @@ Compiler = Callable[[Play, Claims], list[Measurement]]
 
 _RELATIONS: Mapping[str, Callable[[PlaySource, Case], list[Measurement]]] = {
     "poison": poison.check, "isolation": isolation.check, "split": split.check, "movement": movement.check,
-    "determinism": determinism.check, "exact": exact.check,
+    "determinism": determinism.check, "exact": exact.check, "drafts": drafts.check, "speculation": speculation.check,
 }
 
 _PROMISE = "a kernel does not raise, crash or hang, and its shapes, dtypes and devices are as agreed"

@@ -13,14 +13,17 @@ from replaycheck.cases.case import Case
 from replaycheck.cases.families import family
 from replaycheck.cases.layers import ROLES, Geometry, preset
 from replaycheck.cases.regimes import regime as regime_of
-from replaycheck.cases.schedule import Schedule, mixed, plain
+from replaycheck.cases.schedule import Schedule, mixed, plain, speculative
 from replaycheck.contract.claims import Claims, Formats
 from replaycheck_reference.formats.spec import FORMATS
 
 from .checks import PLAY, Selection
-from .suites import Line, Suite
+from .suites import WIDEST_WINDOW, Line, Suite
 
 __all__ = ["Job", "Plan", "builds", "nearest", "variants"]
+
+#: Rounds of a speculative life beyond those that fill its ring; and for each token of the window, where every kind of row is wanted.
+_MORE, _CELLS = 6, 16
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
@@ -119,7 +122,7 @@ class Plan:
     def _capacities(self, line: Line) -> list[int]:
         if self.claims.kind == "step":
             return [1]
-        low, high = self.claims.capacities
+        low, high = max(self.claims.capacities[0], self.claims.windows[0]), self.claims.capacities[1]
         return [c for c in line.capacities if low <= c <= high] or [min(max(line.capacities[0], low), high)]
 
     def _case(self, turns: _Turns, where: str, line: Line, regime: str, capacity: int, layer: str) -> Case | None:
@@ -127,7 +130,7 @@ class Plan:
         forms = variants(self.claims)
         formats, form = turns.next(_widest(self.claims) if line.widest else builds(self.claims), forms)
         seed = int.from_bytes(hashlib.sha256(f"{self.seed}/{where}".encode()).digest()[:4], "big")
-        geometry = self._geometry(layer)
+        geometry, window = self._geometry(layer), self._window(line, capacity, seed)
         refused = ""
         for variant in dict.fromkeys((form, *forms)):
             for shorter in range(3):
@@ -136,8 +139,9 @@ class Plan:
                         name=f"{regime} {layer}", recurrence=self.claims.recurrence,
                         heads=geometry.heads, head_dim=geometry.head_dim, state_dim=geometry.state_dim,
                         groups=geometry.groups, variant=variant, formats=formats, capacity=capacity,
+                        window=window,
                         slots=line.requests + 1, layers=line.stack, regime=regime, seed=seed,
-                        schedule=self._schedule(line, capacity, seed, shorter))
+                        schedule=self._schedule(line, capacity, window, seed, shorter))
                 except ValueError as error:
                     refused = str(error)
                 if not regime_of(regime).exact:
@@ -151,8 +155,19 @@ class Plan:
         return replace(made, head_dim=nearest(made.head_dim, self.claims.head_dims), groups=groups,
                        state_dim=nearest(made.state_dim, self.claims.state_dims))
 
-    def _schedule(self, line: Line, capacity: int, seed: int, shorter: int) -> Schedule:
+    def _window(self, line: Line, capacity: int, seed: int) -> int:
+        """A claimed window that the ring has room for, half of the time and for each_capacity the widest; 1 where none is claimed."""
+        if self.claims.kind != "verify":
+            return 1
+        low, high = self.claims.windows
+        widest = max(low, min(high, capacity, WIDEST_WINDOW))
+        return widest if line.each_capacity or seed % 2 else low + seed // 2 % (widest - low + 1)
+
+    def _schedule(self, line: Line, capacity: int, window: int, seed: int, shorter: int) -> Schedule:
         """shorter: 0 for the length that the line asks for, then less and less, for regimes that only last so long."""
+        if self.claims.kind == "verify":
+            rounds = (capacity + (_CELLS * window if line.each_capacity else _MORE) + line.tokens) >> shorter
+            return speculative(seed, window=window, capacity=capacity, slots=line.requests + 1, forwards=max(rounds, 1))
         tokens = (2 >> shorter) * capacity + line.tokens if self.claims.kind == "replay" else 2 * line.tokens >> shorter
         if line.schedule == "plain":
             return plain(line.requests, max(tokens, 1))

@@ -24,6 +24,7 @@ from .plan import Job, Plan
 from .reasons import reasons
 from .recorded import RecordedPlan
 from .results import Failure, Run
+from .rounds import Round, owed_rounds, rounds_gap
 from .shrink import shrink
 from .suites import Suite
 from .tally import Tally
@@ -53,8 +54,9 @@ def run_suite(
     plan = Plan(suite=suite, claims=sources[0].claims, seed=seed, selection=selection or Selection())
     evidence = Evidence(claims=plan.claims)
     crew = Crew(sources=sources, table=table, compiler=compiler, evidence=evidence, progress=progress, deadline=monotonic() + seconds)
-    floor = None if plan.claims.kind != "replay" else owed_cells(plan.claims) if plan.selection.whole else frozenset()
-    run = _run(crew, plan.jobs(), owed=owed(plan), floor=floor, shrink_seconds=suite.shrink_seconds, strict=strict)
+    floor = None if plan.claims.kind == "step" else owed_cells(plan.claims) if plan.selection.whole else frozenset()
+    rounds = owed_rounds(plan.claims) if plan.selection.whole else frozenset()
+    run = _run(crew, plan.jobs(), owed=owed(plan), floor=floor, rounds=rounds, shrink_seconds=suite.shrink_seconds, strict=strict)
     left = ["time was out before the suite ended"] if crew.late and not suite.endless else []
     left += [f"the suite was left after {ENOUGH_ERRORS} errors or a hang"] if crew.given_up else []
     return replace(run, kernel=kernel, what=f"suite {suite.name}" + ("" if plan.selection.whole else " in part"),
@@ -111,11 +113,12 @@ def owed(plan: Plan) -> tuple[str, ...]:
 
 
 def _run(
-    crew: Crew, jobs: Iterable[Job], *, owed: Sequence[str], floor: frozenset[Cell] | None, shrink_seconds: float, strict: bool
+    crew: Crew, jobs: Iterable[Job], *, owed: Sequence[str], floor: frozenset[Cell] | None, shrink_seconds: float, strict: bool,
+    rounds: frozenset[Round] = frozenset(),
 ) -> Run:
     """Measure the jobs, make failing cases smaller, and give the verdict.
 
-    owed, floor: guarantees and cells without which nothing is proven.
+    owed, floor, rounds: guarantees, cells and kinds of rows without which nothing is proven.
     """
     started, evidence, interrupted = monotonic(), crew.evidence, False
     try:
@@ -129,6 +132,7 @@ def _run(
     gaps = [f"nothing was measured for {name}" for name in owed if name not in tally.guarantees]
     gaps += ["nothing was measured"] if not tally.total and not gaps else []
     gaps += [] if coverage is None else coverage.gaps
+    gaps += rounds_gap(rounds, evidence.rounds)
     gaps += [f"interrupted after {evidence.jobs} cases"] if interrupted else []
     gaps += [f"time was out after {evidence.jobs} cases"] if gaps and crew.late else []
     return Run(

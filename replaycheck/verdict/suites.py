@@ -8,19 +8,24 @@ from replaycheck.cases.regimes import DELTA_REGIMES
 
 from .checks import CHECKS, PLAY
 
-__all__ = ["SUITES", "Line", "Suite", "pairs_of"]
+__all__ = ["SUITES", "WIDEST_WINDOW", "Line", "Suite", "pairs_of"]
 
 #: Regimes in which windows are judged against the exact recurrence.
 ANALOGUE = ("trained-like", "slow", "fast", "decay-one", "spike", "extreme-dt", "bend", "positive", "sparse", "outlier", "subnormal",
             "faint", "erase", "readout")
 
+#: The widest window that is drawn where the capacity has room for it.
+WIDEST_WINDOW = 4
+
 #: Relations that hold in any regime.
-RELATIONS = ("poison", "isolation", "split", "movement", "determinism")
+RELATIONS = ("poison", "isolation", "split", "movement", "determinism", "drafts", "speculation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
     """One line of a suite: every check here on every regime here, `draws` times.
+
+    A verify kernel lives a speculative life in every line, with rows of 0 to `window` tokens; windows are claimed ones up to WIDEST_WINDOW.
 
     layers: presets, taken in turn, `stack` of one in a stack. schedule: "plain", requests side by side from admit to the end, or "mixed", a
     random life with pads, idle rows, reorders, copies, releases and reuse. capacities: taken in turn, or every one for every regime where

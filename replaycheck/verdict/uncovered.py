@@ -36,14 +36,15 @@ def _lines(claims: Claims, cases: list[Case], evidence: Evidence) -> Iterator[st
         yield "features: " + ", ".join(features)
     if not evidence.compiled:
         yield "compilation: no Triton launch was compiled"
-    owed = {"batch_invariant": "isolation", "phase_invariant": "split", "nan_poison": "poison"}
+    owed = {"batch_invariant": "isolation", "phase_invariant": "split", "nan_poison": "poison",
+            "nan_in_draft": "drafts", "spec_exact": "speculation"}
     for name in claims.guarantees:
         if owed.get(name) not in evidence.tally.guarantees:
             yield f"guarantee {name}: {GUARANTEES[name]}"
 
 
 def _capacities(claims: Claims, cases: list[Case]) -> Iterator[str]:
-    if claims.kind != "replay":
+    if claims.kind == "step":
         return
     low, high = claims.capacities
     drawn = {c.capacity for c in cases}
