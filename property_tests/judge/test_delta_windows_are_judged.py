@@ -16,6 +16,7 @@ from replaycheck_reference.gauge.functions import load_table
 from replaycheck_reference.layer import DeltaLayer, DeltaTokens
 from replaycheck_reference.policy import Path, Policy
 from replaycheck_reference.recurrences.batched.delta import DeltaTerms, decompose
+from replaycheck_reference.recurrences.batched.delta_stories import stories
 from replaycheck_reference.variant import DeltaVariant
 
 POLICY = Policy(paths={"output": Path(output="scores", weights="sum"), "flush": Path(weights="sum"), "step": Path()})
@@ -28,7 +29,7 @@ def exactly(terms: DeltaTerms) -> tuple[Tensor, Tensor]:
 
 
 def judged(channels: bool, evaluate: Callable[[DeltaTerms], tuple[Tensor, Tensor]] = exactly, *, groups: int = 1,
-           received: Callable[[DeltaTokens], DeltaTokens] = lambda tokens: tokens) -> dict[str, Measurement]:
+           received: Callable[[DeltaTokens], DeltaTokens] = lambda tokens: tokens, story: str = "") -> dict[str, Measurement]:
     """The worst measurement of each guarantee, of a window whose bits are made of what the kernel took for its tokens."""
     generator = torch.Generator().manual_seed(5)
 
@@ -43,6 +44,9 @@ def judged(channels: bool, evaluate: Callable[[DeltaTerms], tuple[Tensor, Tensor
                          v=draw(TOKENS, heads, size).bfloat16(), g=draw(TOKENS, *each).bfloat16(), b=draw(TOKENS, heads).bfloat16())
     start = draw(heads, size, size)
     outputs, end = evaluate(decompose(layer, start, received(tokens)))
+    if story:
+        told = dict(stories(layer, start, tokens))[story]
+        outputs, end = told.outputs(), told.end()
     window = Window(request=0, slot=0, layer=0, position=0, start=start, tokens=tokens, outputs=outputs.float(),
                     paths=(*["output"] * (TOKENS - 1), "flush"), steps=tuple(range(TOKENS)), end=end.float())
     found = judge_windows([window], [layer], POLICY.built(state="fp32", output="fp32"), load_table("numpy"))
@@ -75,6 +79,24 @@ def test_a_token_that_never_came_is_named(channels: bool) -> None:
 def test_keys_of_another_group_are_named(channels: bool) -> None:
     found = judged(channels, groups=2, received=lambda t: replace(t, q=t.q.flip(1), k=t.k.flip(1)))
     assert "used group" in found["state"].diagnosis and "used group" in found["outputs"].diagnosis
+
+
+STATES = ("the state were decayed after the prediction", "keys and queries were not normalised", "beta were doubled",
+          "the gate had no bias", "the gate had no A_log")
+
+
+@BOTH
+@pytest.mark.parametrize("story", STATES)
+def test_a_line_that_was_misread_is_told(channels: bool, story: str) -> None:
+    found = judged(channels, story=story)
+    assert found["state"].diagnosis == found["outputs"].diagnosis == f"acts as if {story}"
+
+
+@BOTH
+@pytest.mark.parametrize("story", ["outputs were read before the update", "queries were not scaled"])
+def test_a_line_that_only_outputs_see_is_told_of_them(channels: bool, story: str) -> None:
+    found = judged(channels, story=story)
+    assert found["state"].passed and found["outputs"].diagnosis == f"acts as if {story}"
 
 
 @BOTH

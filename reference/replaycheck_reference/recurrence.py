@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from .gauge import delta as delta_gauge
 from .gauge import mamba2 as mamba2_gauge
 from .layer import Layer
 from .recurrences.batched import delta as delta_terms
+from .recurrences.batched import delta_stories
 from .recurrences.batched import mamba2 as mamba2_terms
 from .recurrences.confirm import confirm
 
@@ -102,12 +103,17 @@ class Bound(Protocol):
         """The same of the end state, by kind."""
 
 
+def _no_stories(layer: Any, start: Tensor, tokens: Any) -> Iterable[tuple[str, Any]]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recurrence:
     """One recurrence.
 
     decompose: (layer, start, tokens) -> Terms. bound: (layer, terms, policy, paths, table, activation=format) -> Bound.
     confirm: one element computed by itself, to many digits; see `recurrences.confirm`. None where there is no such engine.
+    stories: (layer, start, tokens) -> what a window would be were one line of the recurrence misread, each in words.
     shared: names of the tensors of its tokens, [tokens, groups, ...], that all heads of a group share.
     """
 
@@ -115,12 +121,15 @@ class Recurrence:
     bound: Callable[..., Any]
     confirm: Callable[..., Any] | None
     shared: tuple[str, ...]
+    stories: Callable[..., Iterable[tuple[str, Any]]] = _no_stories
 
 
 RECURRENCES = {
     "mamba2": Recurrence(decompose=mamba2_terms.decompose, bound=mamba2_gauge.bound, confirm=confirm, shared=("B", "C")),
-    "gdn": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k")),
-    "kda": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k")),
+    "gdn": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k"),
+                      stories=delta_stories.stories),
+    "kda": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k"),
+                      stories=delta_stories.stories),
 }
 
 

@@ -61,6 +61,7 @@ def diagnose_output(batch: Batch, window: int, token: int, head: int) -> str:
     return (
         _other_history(batch, window, token + 1, story, lambda terms: terms.outputs()[-1, head])
         or _other_group(batch, window, head, story, lambda terms: terms.outputs()[token, head])
+        or _other_reading(batch, window, story, lambda terms: terms.outputs()[token, head])
         or _one_cause(fields, residual, names)
         or _precision(residual, _companion(batch, window, token, head))
     )
@@ -80,6 +81,7 @@ def diagnose_state(batch: Batch, window: int, head: int) -> str:
     return (
         _other_history(batch, window, count, story, lambda terms: terms.end()[head])
         or _other_group(batch, window, head, story, lambda terms: terms.end()[head])
+        or _other_reading(batch, window, story, lambda terms: terms.end()[head])
         or _one_cause(fields, residual, _names(batch, count))
         or _precision(residual, batch.end.exact[window, head].flatten())
     )
@@ -147,6 +149,15 @@ def _other_history(batch: Batch, window: int, count: int, story: _Story, read: C
             value = read(decompose(batch.layer, item.start, item.tokens[torch.tensor(history)]))
             if story.told_by(value):
                 return f"acts as if the token of age {age} {what}"
+    return ""
+
+
+def _other_reading(batch: Batch, window: int, story: _Story, read: Callable[[Terms], Tensor]) -> str:
+    """Whether the recurrence with one line misread gives what was seen."""
+    item = batch.windows[window]
+    for what, terms in recurrence_of(batch.layer).stories(batch.layer, item.start, item.tokens):
+        if story.told_by(read(terms)):
+            return f"acts as if {what}"
     return ""
 
 

@@ -8,15 +8,16 @@ from torch import Tensor
 from replaycheck_reference.layer import DeltaLayer, Tokens
 
 from .dyadic import Dyadic
+from .rational import Rational
 
-__all__ = ["delta_answer"]
+__all__ = ["RATIONAL"]
 
 #: What a key or query has as its one entry where there is a norm: no eps in use changes what it is after it, in fp32.
 _LEAST = 4096.0
 _SHUT = -1e4        # softplus and sigmoid from here down are zero in every format
 
 
-def delta_answer(layer: DeltaLayer, start: Tensor | None, tokens: Tokens) -> tuple[Tensor, list[Tensor]]:
+def _answer(layer: DeltaLayer, start: Tensor | None, tokens: Tokens) -> tuple[Tensor, list[Tensor]]:
     """Outputs [tokens, heads, head_dim] and states at positions 0..tokens, float64.
 
     Raises ValueError where inputs are not exact ones: a decay other than 1, a beta other than 1/2 (1 where doubled),
@@ -58,3 +59,7 @@ def _unit(name: str, layer: DeltaLayer, x: Tensor) -> Tensor:
     if bool(((x != 0).sum(-1) != 1).any()) or bool((x.abs().amax(-1) != least).any()):
         raise ValueError(f"exact inputs need {name} of one entry of {least:g} each")
     return torch.sign(x.double())
+
+
+#: Gates are shut or given: a decay of 1 and a beta of 1/2 are owed by every kernel, in every form.
+RATIONAL = Rational(owed=lambda claims: True, promised=lambda variant, claims: variant, form=lambda variant: variant, answer=_answer)
