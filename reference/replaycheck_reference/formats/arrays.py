@@ -7,10 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .spec import OVERFLOWS, ROUNDINGS, format_of
+from .spec import INTEGERS, OVERFLOWS, ROUNDINGS, format_of
 
 __all__ = [
-    "TORCH_DTYPE", "format_name", "max_finite", "round_to", "smallest_normal", "smallest_subnormal", "ulp", "unit",
+    "CODE_DTYPE", "TORCH_DTYPE", "format_name", "max_finite", "round_stochastic", "round_to", "smallest_normal", "smallest_subnormal",
+    "ulp", "unit",
 ]
 
 #: Formats that torch can hold, by name.
@@ -22,6 +23,9 @@ TORCH_DTYPE = {
     "fp8_e4m3": torch.float8_e4m3fn,
     "fp8_e5m2": torch.float8_e5m2,
 }
+
+#: What codes of a stored state may be held in: the formats above and integers, which mean something beside a scale only.
+CODE_DTYPE = {**TORCH_DTYPE, "int8": torch.int8, "int16": torch.int16}
 
 
 def format_name(dtype: torch.dtype) -> str:
@@ -46,6 +50,9 @@ def smallest_subnormal(name: str) -> float:
 
 
 def max_finite(name: str) -> float:
+    """The largest finite value; of integers the largest that is stored."""
+    if name in INTEGERS:
+        return 2.0 ** (INTEGERS[name] - 1) - 1
     return float(format_of(name).max_finite)
 
 
@@ -53,8 +60,10 @@ def ulp(values: Tensor, name: str) -> Tensor:
     """Spacing of the format at |values|: float64, same shape.
 
     At a power of two it is the spacing above. Below the smallest normal number it is the smallest subnormal, beyond the largest finite
-    one the spacing of the largest binade; NaN gives NaN. Raises ValueError where `values` is not float64.
+    one the spacing of the largest binade; NaN gives NaN. Of integers it is one. Raises ValueError where `values` is not float64.
     """
+    if name in INTEGERS:
+        return torch.where(_float64(values).isnan(), values, 1.0)
     fmt = format_of(name)
     exponent = _exponent(values).clamp(fmt.emin, fmt.emax)
     return torch.where(values.isnan(), values, _power_of_two(exponent - fmt.fraction_bits))
@@ -65,30 +74,53 @@ def round_to(values: Tensor, name: str, *, rounding: str = "nearest", overflow: 
 
     rounding: "nearest" (ties to even), "nearest_away" (ties away from zero) or "truncate" (toward zero). overflow: "infinite" (NaN in a
     format that has no infinity) or "saturate" (infinity becomes the largest finite value too). NaN stays NaN, zeros keep their sign.
-    Raises ValueError where `values` is not float64, or naming an unknown format, rounding or overflow.
+    Integers, and formats without NaN, saturate. Raises ValueError where `values` is not float64, or naming an unknown format, rounding
+    or overflow.
     """
-    fmt = format_of(name)
     if rounding not in ROUNDINGS:
         raise ValueError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
-    if overflow not in OVERFLOWS:
-        raise ValueError(f"overflow must be one of {', '.join(OVERFLOWS)}, got {overflow!r}")
-    exponent = _exponent(values).clamp(min=fmt.emin)
     if name == "fp64":
-        rounded = values
-    else:
-        spacing = _power_of_two(exponent - fmt.fraction_bits)
-        rounded = torch.where(values.isinf(), values, _ROUND[rounding](values / spacing) * spacing)  # both exact: powers of two
+        return _float64(values)
+    spacing = _spacing(values, name)
+    rounded = torch.where(values.isinf(), values, _ROUND[rounding](values / spacing) * spacing)  # both exact: powers of two
     return _overflowed(rounded, values, name, rounding, overflow)
 
 
-def _overflowed(rounded: Tensor, values: Tensor, name: str, rounding: str, overflow: str) -> Tensor:
+def round_stochastic(values: Tensor, name: str, words: Tensor, *, bits: int = 32, overflow: str = "infinite") -> Tensor:
+    """Values of the format, the next below in magnitude, or above where words / 2^bits carries the fraction to one: float64, same shape.
+
+    words: int64 in 0 .. 2^bits - 1, one an element; where they are uniform, up is taken with probability floor(2^bits fraction) / 2^bits.
+    NaN stays NaN, zeros keep their sign, overflow is that of `round_to`. Raises ValueError naming bits or a dtype that cannot be taken.
+    """
+    if not 1 <= bits <= 32:
+        raise ValueError(f"bits must be in 1 .. 32, got {bits}")
+    if words.dtype != torch.int64:
+        raise ValueError(f"words must be int64, got {words.dtype}")
+    spacing = _spacing(values, name)
+    steps = values.abs() / spacing
+    whole = steps.floor()
+    up = (steps - whole) >= 1 - words.to(torch.float64) * 2.0**-bits   # exact on both sides
+    rounded = torch.where(values.isfinite(), torch.copysign((whole + up) * spacing, values), values)
+    return _overflowed(rounded, values, name, "stochastic", overflow)
+
+
+def _spacing(values: Tensor, name: str) -> Tensor:
+    """Spacing of the format at |values|, beyond its largest number that of the binade the value is in: float64."""
+    if name in INTEGERS:
+        return torch.ones_like(_float64(values))
     fmt = format_of(name)
-    largest = float(fmt.max_finite)
+    return _power_of_two(_exponent(values).clamp(min=fmt.emin) - fmt.fraction_bits)
+
+
+def _overflowed(rounded: Tensor, values: Tensor, name: str, rounding: str, overflow: str) -> Tensor:
+    if overflow not in OVERFLOWS:
+        raise ValueError(f"overflow must be one of {', '.join(OVERFLOWS)}, got {overflow!r}")
+    largest = max_finite(name)
     saturated = torch.copysign(torch.full_like(rounded, largest), rounded)
-    if overflow == "saturate":
+    if overflow == "saturate" or name in INTEGERS or not format_of(name).has_nan:
         beyond = saturated
     else:
-        beyond = torch.copysign(torch.full_like(rounded, torch.inf if fmt.has_infinity else torch.nan), rounded)
+        beyond = torch.copysign(torch.full_like(rounded, torch.inf if format_of(name).has_infinity else torch.nan), rounded)
         if rounding == "truncate":
             beyond = torch.where(values.isinf(), beyond, saturated)
     return torch.where(rounded.abs() > largest, beyond, rounded)
@@ -105,9 +137,13 @@ _ROUND: dict[str, Callable[[Tensor], Tensor]] = {"nearest": torch.round, "neares
 
 def _exponent(values: Tensor) -> Tensor:
     """e with 2^e <= |v| < 2^(e+1), read from the bits: int64; -1023 for zero and float64 subnormals, 1024 for infinity and NaN."""
+    return ((_float64(values).contiguous().view(torch.int64) >> 52) & 0x7FF) - 1023
+
+
+def _float64(values: Tensor) -> Tensor:
     if values.dtype != torch.float64:
         raise ValueError(f"values must be float64, got {values.dtype}")
-    return ((values.contiguous().view(torch.int64) >> 52) & 0x7FF) - 1023
+    return values
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:

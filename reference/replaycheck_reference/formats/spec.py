@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-__all__ = ["FORMATS", "OVERFLOWS", "ROUNDINGS", "Format", "Special", "decode", "encode", "format_of"]
+__all__ = [
+    "FORMATS", "INTEGERS", "OVERFLOWS", "ROUNDINGS", "Format", "Special", "decode", "decode_integer", "encode", "encode_integer",
+    "encode_stochastic", "format_of",
+]
 
 #: To the nearest, ties to even; to the nearest, ties away from zero; toward zero.
 ROUNDINGS = ("nearest", "nearest_away", "truncate")
@@ -29,6 +32,7 @@ class Format:
 
     precision: significand bits, the hidden one included. emin, emax: exponents of the smallest and largest normal numbers (1 <= m < 2).
     has_infinity: the largest exponent field is kept for infinity and NaN; where False (e4m3) only the all-ones pattern is NaN.
+    has_nan: where False (e2m1) every pattern is a number, NaN cannot be encoded, and whatever overflow is asked for saturates.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Format:
     emin: int
     emax: int
     has_infinity: bool = True
+    has_nan: bool = True
 
     @property
     def fraction_bits(self) -> int:
@@ -63,7 +68,7 @@ class Format:
 
     @property
     def max_finite(self) -> Fraction:
-        missing = 1 if self.has_infinity else 2
+        missing = 1 if self.has_infinity or not self.has_nan else 2
         return (2 - missing * Fraction(2) ** -self.fraction_bits) * Fraction(2) ** self.emax
 
 
@@ -78,8 +83,12 @@ FORMATS = {
         Format(name="bf16", precision=8, emin=-126, emax=127),
         Format(name="fp8_e4m3", precision=4, emin=-6, emax=8, has_infinity=False),
         Format(name="fp8_e5m2", precision=3, emin=-14, emax=15),
+        Format(name="fp4_e2m1", precision=2, emin=0, emax=2, has_infinity=False, has_nan=False),
     )
 }
+
+#: Two's complement integers by name, with their bits. What is stored stays within +-(2^(bits-1) - 1): the most negative code is never made.
+INTEGERS = {"int8": 8, "int16": 16}
 
 
 def format_of(name: str) -> Format:
@@ -101,7 +110,7 @@ def decode(bits: int, fmt: Format) -> Fraction | Special:
         if fraction:
             return Special.NAN
         return Special.NEGATIVE_INFINITY if negative else Special.POSITIVE_INFINITY
-    if not fmt.has_infinity and exponent == top and fraction == (1 << fmt.fraction_bits) - 1:
+    if fmt.has_nan and not fmt.has_infinity and exponent == top and fraction == (1 << fmt.fraction_bits) - 1:
         return Special.NAN
     if exponent == 0 and fraction == 0 and negative:
         return Special.NEGATIVE_ZERO
@@ -128,6 +137,46 @@ def encode(value: Fraction | Special, fmt: Format, *, rounding: str = "nearest",
         negative = value < 0
         magnitude = _magnitude(abs(value), fmt, rounding, overflow)
     return magnitude | (1 << (fmt.bits - 1)) if negative else magnitude
+
+
+def encode_stochastic(value: Fraction, fmt: Format, *, word: int, bits: int, overflow: str = "infinite") -> int:
+    """The bit pattern below `value` in magnitude, or the next above where word / 2^bits carries the fraction between them to one.
+
+    word: uniform in 0 .. 2^bits - 1, so that up is taken with probability floor(2^bits fraction) / 2^bits; a value of the format stays.
+    Raises ValueError naming a word or a count of bits out of range.
+    """
+    _check_word(word, bits)
+    magnitude = abs(value)
+    exponent = max(_exponent(magnitude), fmt.emin) if magnitude else fmt.emin
+    steps = magnitude / Fraction(2) ** (exponent - fmt.fraction_bits)
+    pattern = ((exponent - fmt.emin) << fmt.fraction_bits) + int(steps + Fraction(word, 1 << bits))
+    if pattern > _largest(fmt):
+        pattern = _too_large(fmt, overflow)
+    return pattern | (1 << (fmt.bits - 1)) if value < 0 else pattern
+
+
+def decode_integer(bits: int, name: str) -> int:
+    """The value of a two's complement pattern. Raises ValueError where the pattern has more bits than the format."""
+    width = INTEGERS[name]
+    if not 0 <= bits < 1 << width:
+        raise ValueError(f"bits of {name} must be in 0 .. 2^{width} - 1, got {bits}")
+    return bits - (1 << width) if bits >> (width - 1) else bits
+
+
+def encode_integer(value: Fraction, name: str, *, rounding: str = "nearest") -> int:
+    """The two's complement pattern of `value` rounded to a whole number (ROUNDINGS), held to +-(2^(bits-1) - 1)."""
+    if rounding not in ROUNDINGS:
+        raise ValueError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
+    largest = (1 << (INTEGERS[name] - 1)) - 1
+    whole = min(_round(abs(value), rounding), largest)
+    return (-whole if value < 0 else whole) % (1 << INTEGERS[name])
+
+
+def _check_word(word: int, bits: int) -> None:
+    if not 1 <= bits <= 32:
+        raise ValueError(f"bits must be in 1 .. 32, got {bits}")
+    if not 0 <= word < 1 << bits:
+        raise ValueError(f"word must be in 0 .. 2^{bits} - 1, got {word}")
 
 
 def _magnitude(value: Fraction, fmt: Format, rounding: str, overflow: str) -> int:
@@ -158,15 +207,19 @@ def _exponent(value: Fraction) -> int:
 
 def _largest(fmt: Format) -> int:
     everything = (1 << (fmt.bits - 1)) - 1
+    if not fmt.has_nan:
+        return everything
     return everything - (1 << fmt.fraction_bits) if fmt.has_infinity else everything - 1
 
 
 def _too_large(fmt: Format, overflow: str) -> int:
-    if overflow == "saturate":
+    if overflow == "saturate" or not fmt.has_nan:
         return _largest(fmt)
     return _largest(fmt) + 1  # infinity, or NaN where there is none
 
 
 def _nan(fmt: Format) -> int:
+    if not fmt.has_nan:
+        raise ValueError(f"{fmt.name} has no NaN")
     everything = (1 << (fmt.bits - 1)) - 1
     return everything - (1 << (fmt.fraction_bits - 1)) + 1 if fmt.has_infinity else everything
