@@ -12,11 +12,14 @@ from replaycheck_kernels.pool import Geometry, Pool, allocate, on_device
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def made_pool(geometry: Geometry, *, slots: int, state: str, activation: str, capacity: int | None, device: str, seed: int = 0) -> Pool:
+def made_pool(
+    geometry: Geometry, *, slots: int, state: str, activation: str, capacity: int | None, window: int = 0, device: str, seed: int = 0
+) -> Pool:
     """A pool of random states with rings full of NaN."""
     generator = torch.Generator(device).manual_seed(seed)
     pool = allocate(
-        geometry, slots=slots, state=DTYPES[state], activation=DTYPES[activation], capacity=capacity, allocator=on_device(device)
+        geometry, slots=slots, state=DTYPES[state], activation=DTYPES[activation], capacity=capacity, window=window,
+        allocator=on_device(device)
     )
     pool.state.normal_(generator=generator)
     if pool.ring is not None:

@@ -42,12 +42,16 @@ def test_softplus_keeps_its_claim_on_the_device() -> None:
     assert float(((got.double() - exact).abs() / exact).max()) * 2**24 <= step_kernel.claims.policy.softplus.units
 
 
-@pytest.mark.parametrize(
+every_geometry = pytest.mark.parametrize(
     "geometry", [SUPER, NANO, TINY, NARROW, ODD, SMALL], ids=["super", "nano-4b", "tiny", "narrow", "odd", "small"]
 )
-@pytest.mark.parametrize(
+every_dtype = pytest.mark.parametrize(
     ("state", "activation"), [("fp32", "bf16"), ("bf16", "bf16"), ("fp16", "bf16"), ("fp32", "fp32"), ("fp16", "fp16")]
 )
+
+
+@every_geometry
+@every_dtype
 @pytest.mark.parametrize("kind", ["step", "replay"])
 def test_a_request_has_the_same_bits_in_every_batch(geometry: Geometry, state: str, activation: str, kind: str) -> None:
     rows = 160
@@ -66,6 +70,35 @@ def test_a_request_has_the_same_bits_in_every_batch(geometry: Geometry, state: s
         pool.state.copy_(start)
         assert torch.equal(launch(pool, slots[chosen], **rows_of(inputs, chosen)), out[chosen]), f"outputs of a batch of {count}"
         assert torch.equal(pool.state[slots[chosen]], stored[slots[chosen]]), f"states of a batch of {count}"
+
+
+@every_geometry
+@every_dtype
+def test_a_row_of_drafts_has_the_same_bits_in_every_batch(geometry: Geometry, state: str, activation: str) -> None:
+    rows, window = 100, 4
+    pool = made_pool(geometry, slots=rows, state=state, activation=activation, capacity=12, window=window, device="cuda")
+    assert pool.ring is not None and pool.ring.origin is not None
+    pool.ring.x.normal_()
+    pool.ring.B.normal_()
+    pool.ring.dt.uniform_(1e-3, 1e-1)
+    pool.ring.cursor.copy_(torch.arange(rows) % 13)
+    pool.ring.origin.copy_(torch.arange(rows) % 16)
+    inputs = made_inputs(geometry, rows=rows * window, activation=activation, device="cuda", gated=True)
+    slots, start = torch.randperm(rows, device="cuda").int(), pool.state.clone()
+
+    def launch(chosen: Tensor) -> tuple[Tensor, Tensor]:
+        pool.state.copy_(start)
+        tokens = (chosen[:, None] * window + torch.arange(window, device="cuda")).flatten()
+        starts = torch.arange(len(chosen) + 1, dtype=torch.int32, device="cuda") * window
+        out = mamba2.verify(pool, slots[chosen], starts, **rows_of(inputs, tokens))
+        return out.clone().unflatten(0, (-1, window)), pool.state[slots[chosen].long()]
+
+    out, stored = launch(torch.arange(rows, device="cuda"))
+    for count in (1, 2, 5, 20, 50):
+        chosen = torch.randperm(rows, device="cuda")[:count]
+        got = launch(chosen)
+        assert torch.equal(got[0], out[chosen]), f"outputs of a batch of {count}"
+        assert torch.equal(got[1], stored[chosen]), f"states of a batch of {count}"
 
 
 def _eager(pool: Pool, slots: Tensor, tokens: list[dict[str, Any]]) -> list[Tensor]:

@@ -9,7 +9,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-from replaycheck_kernels.mamba2.configs import StepConfig, step_config
+from replaycheck_kernels.mamba2.configs import StepConfig, replay_config, step_config, verify_config
 from replaycheck_kernels.mamba2.step import step_kernel
 from replaycheck_kernels.pool import Geometry
 
@@ -45,3 +45,12 @@ def test_a_step_sums_over_the_state_dim_in_one_order_at_every_batch(state: torch
 def test_tiles_too_small_to_fill_a_warp_are_summed_in_another_order() -> None:
     geometry = Geometry(heads=8, head_dim=64, state_dim=16, groups=1)
     assert reduction_layout(geometry, torch.float32, StepConfig(tile=4)) != reduction_layout(geometry, torch.float32, StepConfig(tile=8))
+
+
+@pytest.mark.parametrize(("activation", "head_dim"), [(torch.bfloat16, 60), (torch.bfloat16, 20), (torch.float32, 64)], ids=str)
+def test_walks_that_would_change_the_order_of_sums_are_of_one_length_at_every_batch(activation: torch.dtype, head_dim: int) -> None:
+    geometry = Geometry(heads=96, head_dim=head_dim, state_dim=100, groups=8)
+    walks = {replay_config(geometry, state=torch.float32, activation=activation, rows=rows).rows for rows in (1, 16, 64, 1000)}
+    assert walks == {16}
+    if head_dim % 16:
+        assert {verify_config(geometry, rows=rows).rows for rows in (1, 16, 64, 1000)} == {16}

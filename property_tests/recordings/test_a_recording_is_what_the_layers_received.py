@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from replaycheck.contract.errors import UsageError
 from replaycheck.record.hooks import Call, hooks_of, watching
@@ -132,7 +134,7 @@ def test_mamba2_of_transformers_is_recorded_as_it_is_decoded() -> None:
 
     def run(tokens: torch.Tensor, cache: object) -> object:
         kept = opened.run(tokens, cache)
-        caches.append(kept.get_recurrent_state(1, state_idx=0).clone())
+        caches.append(kept.layers[1].recurrent_states[0].clone())
         return kept
 
     recording = decoded(type(opened)(opened.module, opened.source, opened.tokens_of, run), Sampling(tokens=6), prefill=50)
@@ -143,3 +145,49 @@ def test_mamba2_of_transformers_is_recorded_as_it_is_decoded() -> None:
         assert start is not None and torch.equal(start, caches[0][request])
         exact = decompose(layer.layer(), start, Mamba2Tokens(**tokens)).end()
         torch.testing.assert_close(caches[-1][request].double(), exact, rtol=0, atol=2e-6 * float(exact.abs().max()))
+
+
+def saved_model(where: Path) -> Path:
+    """A directory as transformers writes it: a small random Mamba-2 and a tokenizer of the letters."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: directories are not opened")
+    tokenizers = pytest.importorskip("tokenizers")
+    opened_model("mamba2-random").module.save_pretrained(where)     # type: ignore[operator]
+    letters = {chr(i): i for i in range(32, 127)} | {"\n": 0}
+    whole = tokenizers.Tokenizer(tokenizers.models.WordLevel(letters, unk_token=" "))
+    whole.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    transformers.PreTrainedTokenizerFast(tokenizer_object=whole, unk_token=" ").save_pretrained(where)
+    return where
+
+
+def test_a_directory_of_transformers_is_opened_and_decoded(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a line of text\n" * 8)
+    opened = opened_model(str(saved_model(tmp_path / "model")))
+    assert opened.tokens_of("ab\n").tolist() == [97, 98, 0]
+    recording = decoded(opened, Sampling(tokens=4), prefill=8, text=text)
+    assert (len(recording.of("mamba2")), recording.stretches, recording.tokens) == (2, 2, 4)
+    assert "Mamba-2 model model" in recording.source
+
+
+def test_a_directory_that_lacks_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    whole = saved_model(tmp_path / "model")
+    for missing in ("config.json", "model.safetensors", "tokenizer.json"):
+        kept = (whole / missing).read_bytes()
+        (whole / missing).unlink()
+        with pytest.raises(UsageError, match=r"^model .* cannot be opened: [^\n]+$"):
+            opened_model(str(whole))
+        (whole / missing).write_bytes(kept)
+
+
+def test_a_directory_of_another_model_or_with_part_of_the_weights_is_refused(tmp_path: Path) -> None:
+    home = saved_model(tmp_path / "model")
+    config = (home / "config.json").read_text()
+    (home / "config.json").write_text(config.replace('"mamba2"', '"mamba"'))
+    with pytest.raises(UsageError, match=r"config.json names model_type 'mamba', not 'mamba2'"):
+        opened_model(str(home))
+    (home / "config.json").write_text(config)
+    weights = load_file(home / "model.safetensors")
+    del weights["backbone.layers.1.mixer.dt_bias"]
+    save_file(weights, home / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UsageError, match=r"its weights lack backbone\.layers\.1\.mixer\.dt_bias"):
+        opened_model(str(home))

@@ -125,7 +125,7 @@ def _watching_mixers(hooks: list[Hook], mixers: dict[int, int], seen: Callable[[
     names = ("mamba2_selective_state_update", "mamba2_chunk_scan")
     missing = [name for name in names if not hasattr(home, name)]
     if missing:
-        raise UsageError(f"transformers {_version()} has no {_TRANSFORMERS}.{missing[0]}: recorded are releases that have, such as 5.24")
+        raise UsageError(f"transformers {_version()} has no {_TRANSFORMERS}.{missing[0]}: releases that have it, as 5.25, are recorded")
     inside: list[int] = []
     step, scan = (getattr(home, name) for name in names)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import doctest
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,13 +55,29 @@ def opened_model(name: str, *, seed: int = 0) -> Opened:
         config = transformers.Mamba2Config(hidden_size=64, expand=2, num_heads=4, head_dim=32, state_size=32, n_groups=2, chunk_size=32,
                                            num_hidden_layers=2, vocab_size=256)
         return _with_cache(transformers.Mamba2ForCausalLM(config), f"a random Mamba-2 of transformers, seed {seed}", _bytes)
+    return _saved(transformers, Path(name))
+
+
+def _saved(transformers: Any, home: Path) -> Opened:
+    # transformers fills what a directory lacks by a default configuration and by random weights, with no more than a warning
+    if (kind := _model_type(home)) != "mamba2":
+        raise UsageError(f"model {home} cannot be opened: config.json names model_type {kind!r}, not 'mamba2'")
     try:
-        module = transformers.Mamba2ForCausalLM.from_pretrained(name, local_files_only=True)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, local_files_only=True)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise UsageError(f"model {name} cannot be opened: {str(error).splitlines()[0]}") from error
-    return _with_cache(module, f"Mamba-2 model {Path(name).name}",
-                       lambda text: torch.tensor(tokenizer(text)["input_ids"], dtype=torch.int64))
+        module, loaded = transformers.Mamba2ForCausalLM.from_pretrained(home, local_files_only=True, output_loading_info=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(home, local_files_only=True)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        raise UsageError(f"model {home} cannot be opened: {str(error).splitlines()[0]}") from error
+    if loaded["missing_keys"]:
+        raise UsageError(f"model {home} cannot be opened: its weights lack {sorted(loaded['missing_keys'])[0]}")
+    return _with_cache(module, f"Mamba-2 model {home.name}", lambda text: torch.tensor(tokenizer(text)["input_ids"], dtype=torch.int64))
+
+
+def _model_type(home: Path) -> object:
+    try:
+        config = json.loads((home / "config.json").read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UsageError(f"model {home} cannot be opened: config.json: {getattr(error, 'strerror', None) or error}") from error
+    return config.get("model_type") if isinstance(config, dict) else config
 
 
 def decoded(model: Opened, sampling: Sampling, *, requests: int = 2, prefill: int = 64, text: Path | None = None) -> Recording:
@@ -84,10 +101,14 @@ def decoded(model: Opened, sampling: Sampling, *, requests: int = 2, prefill: in
 
 def _with_cache(module: Any, source: str, tokens_of: Callable[[str], Tensor]) -> Opened:
     module.eval()
+    # a model takes an argument that it does not know without a word, and then decodes without what it has seen
+    name = next((name for name in ("cache", "cache_params") if name in inspect.signature(module.forward).parameters), None)
+    if name is None:
+        raise UsageError(f"{source} of this release of transformers takes neither cache nor cache_params")
 
     def run(tokens: Tensor, cache: Any) -> Any:
         cache = cache or _transformers(source).DynamicCache(config=module.config)
-        module(tokens, cache=cache, use_cache=True)
+        module(tokens, **{name: cache}, use_cache=True)
         return cache
 
     return Opened(module, source, tokens_of, run)
@@ -98,6 +119,7 @@ def _transformers(name: str) -> Any:
         import transformers
     except ImportError as error:
         raise UsageError(f"model {name!r} needs transformers, which is not installed: pip install transformers") from error
+    transformers.utils.logging.disable_progress_bar()
     return transformers
 
 

@@ -83,8 +83,10 @@ def replay_config(geometry: Geometry, *, state: torch.dtype, activation: torch.d
     work = rows * geometry.heads
     if state == activation == torch.bfloat16:
         return _matrix_config(geometry, work)
-    # wide activations are summed in another order where the loads of a loop are pipelined: they take one tile a program, always
-    walked = walk_length(geometry) if activation == torch.bfloat16 and work > 8192 else 16
+    # sums change their order with the length of the walk where activations are wide, or where its last tile is part of one: such builds
+    # take one tile a program, always
+    steady = activation == torch.bfloat16 and geometry.head_dim % 16 == 0
+    walked = walk_length(geometry) if steady and work > 8192 else 16
     return ReplayConfig(
         matrix=False, heads=1, width=1, rows=walked, tile=16, fold_tile=16, stages=3, fold_stages=1,
         slice=min(geometry.columns, 128 // state.itemsize), registers=168 if work <= 256 else None,
@@ -111,5 +113,6 @@ def _matrix_config(geometry: Geometry, work: int) -> ReplayConfig:
 
 
 def verify_config(geometry: Geometry, *, rows: int) -> VerifyConfig:
-    """The configuration of a build for a batch of `rows`: whole heads where there are many. Not measured yet, and the same tile always."""
-    return VerifyConfig(rows=walk_length(geometry) if rows * geometry.heads > 1024 else 16)
+    """The configuration of a build for a batch of `rows`: whole heads where there are many. Not tuned yet, and the same tile always."""
+    whole = geometry.head_dim % 16 == 0 and rows * geometry.heads > 1024
+    return VerifyConfig(rows=walk_length(geometry) if whole else 16)

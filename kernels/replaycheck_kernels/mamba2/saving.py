@@ -84,13 +84,14 @@ def restore_kernel(state, saved, slots, starts, counts, SIZE: tl.constexpr, WIND
 
 def _check_saved(pool: Pool, saved: Tensor) -> int:
     """The window of `saved`."""
-    shape = (pool.slots, saved.shape[1] if saved.dim() == 5 else 0, *pool.state.shape[1:])
+    window: int = saved.shape[1] if saved.dim() == 5 else 0
+    shape = (pool.slots, window, *pool.state.shape[1:])
     if tuple(saved.shape) != shape or saved.dtype != pool.state.dtype or not saved.is_contiguous() or saved.device != pool.state.device:
         raise ValueError(f"saved must be contiguous {pool.state.dtype} [{pool.slots}, window, {', '.join(map(str, shape[2:]))}] on "
                          f"{pool.state.device}, got {saved.dtype} {list(saved.shape)}")
-    if not 1 <= shape[1] <= MAX_WINDOW:
-        raise ValueError(f"saved must have room for 1 to {MAX_WINDOW} states a slot, got {shape[1]}")
-    return shape[1]
+    if not 1 <= window <= MAX_WINDOW:
+        raise ValueError(f"saved must have room for 1 to {MAX_WINDOW} states a slot, got {window}")
+    return window
 
 
 def verify_saving(

@@ -78,7 +78,7 @@ def scales(values: Tensor, name: str, scale: str) -> Tensor:
     if scale in ("row", "head"):
         amax = values.abs().amax(-1, keepdim=True)      # torch's maximum hands NaN on
         return _usable(_single((amax if scale == "row" else amax.amax(-2, keepdim=True)) / max_finite(name)))
-    amax = values.abs().unflatten(-1, (-1, _BLOCK[scale])).amax(-1)
+    amax = values.abs().reshape(*values.shape[:-1], -1, _BLOCK[scale]).amax(-1)
     found = _microscale(amax, name) if scale == "mx" else _two_level(amax, name)
     return found.repeat_interleave(_BLOCK[scale], -1)
 
