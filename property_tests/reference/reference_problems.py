@@ -10,11 +10,23 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from replaycheck_reference.arithmetic import available
+from replaycheck_reference.arithmetic import Mpmath, available
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
+from replaycheck_reference.recurrences.rows import HeadRun
 from replaycheck_reference.variant import Mamba2Variant
 
 needs_balls = pytest.mark.skipif(not available(), reason="python-flint is not installed: proven balls are not tested")
+
+
+def holds(balls: HeadRun[Any], points: HeadRun[Any], engine: Mpmath) -> bool:
+    """Whether every ball of a head meets the point of `engine`, which is off by 10^(10 - digits) of the largest, at most."""
+    import flint
+
+    values = [abs(point) for point in sum(points.outputs + points.end, [])]
+    with flint.ctx.workdps(engine.digits + 20):
+        size = flint.arb(engine.text(max(values))) * flint.arb(10) ** (10 - engine.digits)
+        pairs = zip(sum(balls.outputs + balls.end, []), sum(points.outputs + points.end, []), strict=True)
+        return all(ball.overlaps(flint.arb(engine.text(point), size)) for ball, point in pairs)
 
 
 @dataclass(frozen=True)

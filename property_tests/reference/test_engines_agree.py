@@ -9,7 +9,7 @@ import torch
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_problems import Problem, exactly_summed, needs_balls, problem, problems
+from reference_problems import Problem, exactly_summed, holds, needs_balls, problem, problems
 from torch import Tensor
 
 from replaycheck_reference.arithmetic import Arb, Arithmetic, Float64, Mpmath
@@ -19,7 +19,7 @@ from replaycheck_reference.recurrences.closed import mamba2 as closed_module
 from replaycheck_reference.recurrences.closed.balls import Balls
 from replaycheck_reference.recurrences.closed.mamba2 import closed_form
 from replaycheck_reference.recurrences.confirm import confirm
-from replaycheck_reference.recurrences.mamba2 import run_head
+from replaycheck_reference.recurrences.mamba2 import run_head, run_row
 from replaycheck_reference.variant import Mamba2Variant
 
 U = 2.0**-53
@@ -76,15 +76,11 @@ def test_radii_are_below_the_digits_asked_for(given_problem: Problem, digits: in
 @given(given_problem=problems(most_tokens=4))
 def test_mpmath_lies_in_the_balls_of_arb(given_problem: Problem) -> None:
     """mpmath at 80 digits against balls of 50: a far smaller error than their radius."""
-    import flint
-
     layer, start, tokens = given_problem.layer, given_problem.start, given_problem.tokens
     engine = Mpmath(digits=80)
     for head in range(layer.heads):
         balls, points = (run_head(arithmetic, layer, start, tokens, head=head) for arithmetic in (Arb(), engine))
-        for ball, point in zip(sum(balls.outputs + balls.end, []), sum(points.outputs + points.end, []), strict=True):
-            with flint.ctx.workdps(100):
-                assert ball.overlaps(flint.arb(engine.text(point)))
+        assert holds(balls, points, engine)
 
 
 @examples(25)
@@ -177,7 +173,7 @@ def test_one_element_is_confirmed_with_a_proven_radius() -> None:
     given_problem = problem(variant=Mamba2Variant(gated=True))
     layer, start, tokens = given_problem.layer, given_problem.start, given_problem.tokens
     enclosure = closed_form(layer, start, tokens)
-    output, state = confirm(layer, start, tokens, 5, 2, 1, None), confirm(layer, start, tokens, 5, 2, 1, 3)
+    output, state = confirm(run_row, layer, start, tokens, 5, 2, 1, None), confirm(run_row, layer, start, tokens, 5, 2, 1, 3)
     for found, ball in ((output, enclosure.outputs[5, 2, 1]), (state, enclosure.end[2, 1, 3])):
         assert found.engine == "arb"
         assert found.nearest == float(ball.mid())
@@ -189,17 +185,17 @@ def test_one_element_is_computed_by_mpmath_where_balls_are_absent(monkeypatch: p
     monkeypatch.setattr(confirm_module, "available", lambda: False)
     given_problem = problem()
     outputs, end = by_spec(Mpmath(), given_problem)
-    found = confirm(given_problem.layer, given_problem.start, given_problem.tokens, 5, 2, 1, None)
+    found = confirm(run_row, given_problem.layer, given_problem.start, given_problem.tokens, 5, 2, 1, None)
     assert (found.engine, found.radius, found.nearest) == ("mpmath", None, float(outputs[5, 2, 1]))
-    assert confirm(given_problem.layer, given_problem.start, given_problem.tokens, 5, 2, 1, 4).nearest == float(end[2, 1, 4])
+    assert confirm(run_row, given_problem.layer, given_problem.start, given_problem.tokens, 5, 2, 1, 4).nearest == float(end[2, 1, 4])
 
 
 def test_both_engines_confirm_the_same_decimals(monkeypatch: pytest.MonkeyPatch) -> None:
     given_problem = problem(rate=50.0)
     arguments = (given_problem.layer, given_problem.start, given_problem.tokens, 5, 3, 2)
-    first = confirm(*arguments, None)
+    first = confirm(run_row, *arguments, None)
     monkeypatch.setattr(confirm_module, "available", lambda: False)
-    second = confirm(*arguments, None)
+    second = confirm(run_row, *arguments, None)
     assert first.value[:40] == second.value[:40]
 
 
@@ -208,7 +204,7 @@ def test_both_engines_confirm_the_same_decimals(monkeypatch: pytest.MonkeyPatch)
 def test_an_index_out_of_range_is_named(index: tuple[int, int, int, int | None], words: str) -> None:
     given_problem = problem()
     with pytest.raises(ValueError, match=words):
-        confirm(given_problem.layer, given_problem.start, given_problem.tokens, *index)
+        confirm(run_row, given_problem.layer, given_problem.start, given_problem.tokens, *index)
 
 
 @needs_balls

@@ -17,7 +17,8 @@ from replaycheck_reference.arithmetic import Mpmath
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 from replaycheck_reference.recurrences.batched.mamba2 import decompose
 from replaycheck_reference.recurrences.closed.mamba2 import Enclosure, closed_form
-from replaycheck_reference.recurrences.mamba2 import run_head, run_row, start_row
+from replaycheck_reference.recurrences.mamba2 import run_head, run_row
+from replaycheck_reference.recurrences.rows import start_row
 from replaycheck_reference.variant import Mamba2Variant
 
 ENGINE = Mpmath(digits=50)

@@ -16,6 +16,7 @@ from replaycheck.faults.delta_host import gdn_replay, gdn_step, kda_replay, kda_
 from replaycheck.judge.relations import exact
 from replaycheck.judge.windows import judge_play
 from replaycheck.play.player import play
+from replaycheck.verdict.confirmation import confirmed
 from replaycheck.verdict.plan import Plan, variants
 from replaycheck.verdict.recorded import RecordedPlan
 from replaycheck.verdict.suites import SUITES
@@ -76,3 +77,15 @@ def test_the_gated_delta_layers_of_a_recording_are_played(kernel: Any) -> None:
     assert job.case.recurrence == "gdn" and job.case.recording is not None
     found = judge_play(play(kernel, job.case), kernel.claims, table_of("cpu"))
     assert found and all(m.ratio <= 1 for m in found)
+
+
+@pytest.mark.parametrize("kernel", [gdn_replay, kda_step])
+def test_the_worst_elements_of_a_delta_rule_are_confirmed_by_the_scalar_specification(kernel: Any) -> None:
+    case = next(job.case for job in Plan(suite=SUITES["quick"], claims=kernel.claims).jobs() if job.case.regime == "trained-like")
+    played = play(kernel, case)
+    worst = [m for m in judge_play(played, kernel.claims, table_of("cpu")) if m.guarantee in ("outputs", "state")]
+    assert {m.guarantee for m in worst} == {"outputs", "state"}
+    for m in worst:
+        said = confirmed(m, played)
+        assert "confirmed to 50 digits by" in said
+        assert "agrees to the last bit" in said or float(said.rsplit(", ", 1)[1].split()[0]) < 1e-6  # of the budget

@@ -11,10 +11,11 @@ from torch import Tensor
 from .gauge import delta as delta_gauge
 from .gauge import mamba2 as mamba2_gauge
 from .layer import Layer
+from .recurrences import delta, mamba2
 from .recurrences.batched import delta as delta_terms
 from .recurrences.batched import delta_stories
 from .recurrences.batched import mamba2 as mamba2_terms
-from .recurrences.confirm import confirm
+from .recurrences.confirm import RunRow
 
 __all__ = ["RECURRENCES", "Bound", "Recurrence", "Shares", "Terms", "recurrence_of"]
 
@@ -112,23 +113,23 @@ class Recurrence:
     """One recurrence.
 
     decompose: (layer, start, tokens) -> Terms. bound: (layer, terms, policy, paths, table, activation=format) -> Bound.
-    confirm: one element computed by itself, to many digits; see `recurrences.confirm`. None where there is no such engine.
+    run_row: the scalar specification, of one row of one head; `recurrences.confirm` computes single elements by it, to many digits.
     stories: (layer, start, tokens) -> what a window would be were one line of the recurrence misread, each in words.
     shared: names of the tensors of its tokens, [tokens, groups, ...], that all heads of a group share.
     """
 
     decompose: Callable[..., Any]
     bound: Callable[..., Any]
-    confirm: Callable[..., Any] | None
+    run_row: RunRow
     shared: tuple[str, ...]
     stories: Callable[..., Iterable[tuple[str, Any]]] = _no_stories
 
 
 RECURRENCES = {
-    "mamba2": Recurrence(decompose=mamba2_terms.decompose, bound=mamba2_gauge.bound, confirm=confirm, shared=("B", "C")),
-    "gdn": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k"),
+    "mamba2": Recurrence(decompose=mamba2_terms.decompose, bound=mamba2_gauge.bound, run_row=mamba2.run_row, shared=("B", "C")),
+    "gdn": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, run_row=delta.run_row, shared=("q", "k"),
                       stories=delta_stories.stories),
-    "kda": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, confirm=None, shared=("q", "k"),
+    "kda": Recurrence(decompose=delta_terms.decompose, bound=delta_gauge.bound, run_row=delta.run_row, shared=("q", "k"),
                       stories=delta_stories.stories),
 }
 

@@ -8,6 +8,7 @@ from replaycheck.play.result import Play
 from replaycheck.play.windows import Window
 from replaycheck_reference.layer import Layer
 from replaycheck_reference.recurrence import recurrence_of
+from replaycheck_reference.recurrences.confirm import confirm
 
 from .measurement import Measurement
 
@@ -31,10 +32,7 @@ def confirmed_window(m: Measurement, windows: Sequence[Window], layers: Mapping[
     if not bool(window.start.isfinite().all()):
         return f"{m.guarantee}: the window starts from values that are not finite, so no exact value exists"
     layer, cell = layers[window.layer], None if column is None else int(column)
-    confirm = recurrence_of(layer).confirm
-    if confirm is None:
-        return ""
-    found = confirm(layer, window.start, window.tokens, token, head, row, cell, digits=_DIGITS)
+    found = confirm(recurrence_of(layer).run_row, layer, window.start, window.tokens, token, head, row, cell, digits=_DIGITS)
     proof = "no ball engine is installed, so no radius is proven" if found.radius is None else f"radius {found.radius:.1e}"
     apart = abs(found.nearest - m.exact)
     share = f", {apart / m.budget:.1e} of the budget" if m.budget > 0 else ""

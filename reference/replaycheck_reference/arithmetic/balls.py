@@ -57,6 +57,9 @@ class Arb:
     def exp(self, value: arb) -> arb:
         return value.exp()
 
+    def sqrt(self, value: arb) -> arb:
+        return value.sqrt()
+
     def softplus(self, value: arb) -> arb:
         # Both branches are the same function, so the choice by the middle of the ball stays an enclosure.
         if value.mid() > 0:

@@ -27,6 +27,9 @@ class Float64:
         except OverflowError:
             return math.inf
 
+    def sqrt(self, value: float) -> float:
+        return math.sqrt(value)
+
     def softplus(self, value: float) -> float:
         return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
 

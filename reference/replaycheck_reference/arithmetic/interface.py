@@ -17,6 +17,8 @@ class Value(Protocol):
 
     def __mul__(self, other: Self, /) -> Self: ...
 
+    def __truediv__(self, other: Self, /) -> Self: ...
+
     def __neg__(self) -> Self: ...
 
 
@@ -26,7 +28,7 @@ Number = TypeVar("Number", bound=Value)
 class Arithmetic(Protocol[Number]):
     """A set of numbers with the functions a recurrence uses.
 
-    Numbers of one arithmetic combine by + - * and unary -, inside `working()`.
+    Numbers of one arithmetic combine by + - * / and unary -, inside `working()`.
     """
 
     @property
@@ -41,6 +43,9 @@ class Arithmetic(Protocol[Number]):
 
     def exp(self, value: Number) -> Number:
         """e^value."""
+
+    def sqrt(self, value: Number) -> Number:
+        """The root of a `value` that is not negative."""
 
     def softplus(self, value: Number) -> Number:
         """log(1 + e^value), accurate relative to itself for every value and with no threshold."""

@@ -42,6 +42,9 @@ class Mpmath:
     def exp(self, value: Any) -> Any:
         return self._context.exp(value)
 
+    def sqrt(self, value: Any) -> Any:
+        return self._context.sqrt(value)
+
     def softplus(self, value: Any) -> Any:
         if value > 0:
             return value + self._context.log1p(self._context.exp(-value))

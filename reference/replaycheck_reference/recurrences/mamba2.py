@@ -19,8 +19,9 @@ from torch import Tensor
 
 from ..arithmetic.interface import Arithmetic, Number
 from ..layer import Mamba2Layer, Mamba2Tokens
+from .rows import HeadRun, dot, numbers, of_rows, start_row
 
-__all__ = ["Gate", "HeadRun", "gate", "next_row", "output", "run_head", "run_row", "start_row"]
+__all__ = ["Gate", "gate", "next_row", "output", "run_head", "run_row"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +30,6 @@ class Gate(Generic[Number]):
 
     dt: Number
     decay: Number
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadRun(Generic[Number]):
-    """One head over a run of tokens. outputs: [tokens][head_dim]; end: [head_dim][state_dim], the state after the last token."""
-
-    outputs: list[list[Number]]
-    end: list[list[Number]]
 
 
 def gate(arithmetic: Arithmetic[Number], layer: Mamba2Layer, head: int, dt_raw: float) -> Gate[Number]:
@@ -61,23 +54,16 @@ def output(
     arithmetic: Arithmetic[Number], row: Sequence[Number], C: Sequence[Number], x: Number, *, D: Number | None, z: Number | None,
 ) -> Number:
     """Element p of y_t from row p of S_t; D and z as the variant has them."""
-    y = arithmetic.number(0.0)
-    for s, c in zip(row, C, strict=True):
-        y = y + s * c
+    y = dot(arithmetic, row, C)
     if D is not None:
         y = y + D * x
     return y if z is None else y * (z * arithmetic.sigmoid(z))
 
 
-def start_row(arithmetic: Arithmetic[Number], layer: Mamba2Layer, start: Tensor | None, *, head: int, row: int) -> list[Number]:
-    """Row p of S_0: [state_dim]. start: [heads, head_dim, state_dim], any float dtype, None is zero."""
-    return [arithmetic.number(0.0)] * layer.state_dim if start is None else _numbers(arithmetic, start[head, row])
-
-
 def run_row(
     arithmetic: Arithmetic[Number], layer: Mamba2Layer, state: Sequence[Number], tokens: Mamba2Tokens, *, head: int, row: int,
 ) -> tuple[list[Number], list[Number]]:
-    """Outputs [tokens] and end state [state_dim] of one row of one head. Rows never meet, so a row is a run of its own."""
+    """Outputs [tokens] and end state [state_dim] of one row of one head."""
     number = arithmetic.number
     group = head // (layer.heads // layer.groups)
     D = None if layer.D is None else number(float(layer.D[head, row] if layer.variant.skip_rows else layer.D[head]))
@@ -86,8 +72,8 @@ def run_row(
         for t in range(len(tokens)):
             x = number(float(tokens.x[t, head, row]))
             z = None if tokens.z is None else number(float(tokens.z[t, head, row]))
-            now = next_row(now, gate(arithmetic, layer, head, float(tokens.dt[t, head])), x, _numbers(arithmetic, tokens.B[t, group]))
-            outputs.append(output(arithmetic, now, _numbers(arithmetic, tokens.C[t, group]), x, D=D, z=z))
+            now = next_row(now, gate(arithmetic, layer, head, float(tokens.dt[t, head])), x, numbers(arithmetic, tokens.B[t, group]))
+            outputs.append(output(arithmetic, now, numbers(arithmetic, tokens.C[t, group]), x, D=D, z=z))
     return outputs, now
 
 
@@ -96,10 +82,4 @@ def run_head(
 ) -> HeadRun[Number]:
     """Outputs and end state of one head. start: [heads, head_dim, state_dim], any float dtype, None is zero."""
     starts = [start_row(arithmetic, layer, start, head=head, row=row) for row in range(layer.head_dim)]
-    rows = [run_row(arithmetic, layer, starts[row], tokens, head=head, row=row) for row in range(layer.head_dim)]
-    outputs = [[rows[p][0][t] for p in range(layer.head_dim)] for t in range(len(tokens))]
-    return HeadRun(outputs=outputs, end=[state for _, state in rows])
-
-
-def _numbers(arithmetic: Arithmetic[Number], values: Tensor) -> list[Number]:
-    return [arithmetic.number(v) for v in values.double().tolist()]
+    return of_rows([run_row(arithmetic, layer, starts[row], tokens, head=head, row=row) for row in range(layer.head_dim)])
