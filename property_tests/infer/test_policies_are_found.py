@@ -6,19 +6,17 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from lattice_order import looser
 
-from replaycheck.contract.claims import Claims
 from replaycheck.faults.base import STEP
 from replaycheck.faults.faults import FAULTS
 from replaycheck.faults.host import HostKernel
 from replaycheck.faults.variants import VARIANTS
 from replaycheck.infer.infer import Inference, infer
-from replaycheck.infer.lattice import SOFTPLUS, held
 from replaycheck.infer.search import Finding
-from replaycheck.infer.stages import stages, start
+from replaycheck.infer.stages import start
 from replaycheck.play.source import InProcess
 from replaycheck_reference.gauge.functions import load_table
-from replaycheck_reference.policy import Policy
 
 TABLE = load_table("numpy")
 #: Regimes of confirmation: those in which host kernels differ most. The command line takes all.
@@ -34,21 +32,6 @@ def inferred(name: str) -> Inference:
 
 def found(name: str, field: str) -> Finding:
     return next(f for f in inferred(name).findings if f.field == field)
-
-
-def looser(claims: Claims, policy: Policy) -> list[str]:
-    """Fields in which a policy is looser than the claimed one."""
-    folds = "through" if claims.kind == "step" else claims.policy.paths["flush"].folds
-    return [field.name for stage in stages(claims, folds=folds) for field in stage.fields if _rank(field.name, field.values, policy)
-            > _rank(field.name, field.values, claims.policy)]
-
-
-def _rank(name: str, values: tuple[object, ...], policy: Policy) -> float:
-    """Units of a softplus are a number, whether they are among those considered or not."""
-    softplus = policy.softplus
-    if name == "softplus":
-        return softplus.units if softplus.form == "relative" else float(SOFTPLUS[-2].units + 1)
-    return values.index(held(policy, name))
 
 
 @pytest.mark.parametrize("name", RIGHT)
