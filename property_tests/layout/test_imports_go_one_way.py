@@ -23,10 +23,11 @@ ALLOWED = {
     "replaycheck.verdict": ("replaycheck.judge", "replaycheck.compile"),
     "replaycheck.report": ("replaycheck.verdict",),
     "replaycheck.infer": ("replaycheck.verdict",), "replaycheck.scaffold": ("replaycheck.report",),
-    "replaycheck.cli": ("replaycheck.report", "replaycheck.infer", "replaycheck.scaffold", "replaycheck.record"),
+    "replaycheck.cli": ("replaycheck.report", "replaycheck.infer", "replaycheck.scaffold", "replaycheck.record", "replaycheck.drift"),
     "replaycheck.plugin": ("replaycheck.report",),
     "replaycheck.adapters": ("replaycheck.contract", "replaycheck_kernels"),
     "replaycheck.faults": ("replaycheck.cases",), "replaycheck.trained": (),
+    "replaycheck.drift": ("replaycheck.cases", "replaycheck.trained"),
     "replaycheck.record": ("replaycheck.cases", "replaycheck.trained"),
 }
 #: Records that are passed along the whole way, and the package's version.

@@ -1,4 +1,4 @@
-"""The command line: `replaycheck validate | replay | judge | record | infer | init | report | list`."""
+"""The command line: `replaycheck validate | replay | judge | record | infer | init | report | drift | list`."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from .drift import drift
 from .infer import infer
 from .init import init
 from .judge import judge
@@ -18,5 +19,5 @@ __all__ = ["COMMANDS"]
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "validate": validate, "replay": replay, "judge": judge, "record": record, "infer": infer, "init": init, "report": report,
-    "list": listing,
+    "drift": drift, "list": listing,
 }

@@ -12,6 +12,8 @@ from typing import NoReturn
 from replaycheck import __version__
 from replaycheck.contract.errors import UsageError
 
+from .drift_options import add_drift
+
 __all__ = ["FORMS", "LISTS", "parse"]
 
 FORMS = ("html", "md", "junit", "card")
@@ -167,6 +169,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     _writing(init, None, "directory to write (default: NAME)")
 
     _add_record(commands.add_parser("record", help="record what the recurrent layers of a model receive"))
+
+    add_drift(commands.add_parser("drift", help="what storing a state in few bits costs over many tokens"), count=_count, device=_device)
 
     shown = commands.add_parser("list", help="what there is to name", description="what there is to name")
     shown.add_argument("what", choices=LISTS)
