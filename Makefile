@@ -1,4 +1,4 @@
-# make validate    judge the shipped Mamba-2 kernels and one published kernel, and write reports
+# make validate    judge the shipped kernels and one published kernel, and write reports
 # make test        run every test
 # make lint        ruff and mypy
 # Each of these sets up .venv on its first run. With PYTHON=<interpreter> that interpreter is used as it is: nothing is
@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 OUT ?= replaycheck-report
 SUITE ?= quick
 DEVICE ?= cpu
-OURS := mamba2-step mamba2-replay mamba2-verify mamba2-saving
+OURS := mamba2-step mamba2-replay mamba2-verify mamba2-saving gdn-step kda-step
 PUBLISHED := sglang-selective-state-update
 CORES := $(shell nproc 2>/dev/null || echo 2)
 WORKERS ?= $(shell [ $(CORES) -gt 8 ] && echo 8 || echo $(CORES))

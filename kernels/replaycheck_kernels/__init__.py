@@ -11,8 +11,14 @@ Speculative decode, where `starts` says where the tokens of a row begin and `cou
     layer = pool.allocate(..., capacity=16, window=4, ...)
     mamba2.verify(layer, slots, starts, x=x, ..., out=out)                                      # every layer of a stack
     cursors.commit(layer.ring.cursor, layer.ring.origin, slots, starts, counts, capacity=16, window=4)
+
+Gated DeltaNet, and with channels=True Kimi Delta Attention:
+
+    layer = delta.allocate(pool.Geometry(heads=32, head_dim=128, state_dim=128, groups=16), channels=False, slots=512,
+                           state=torch.float32, allocator=pool.on_device("cuda"))
+    delta.step(layer, slots, q=q, k=k, v=v, g=a, b=b, A_log=A_log, dt_bias=dt_bias, form=delta.Form(scale=scale), out=out)
 """
 
-from . import cursors, mamba2, pool
+from . import cursors, delta, mamba2, pool
 
-__all__ = ["cursors", "mamba2", "pool"]
+__all__ = ["cursors", "delta", "mamba2", "pool"]

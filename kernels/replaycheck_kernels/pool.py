@@ -1,4 +1,7 @@
-"""The memory of one Mamba-2 layer: one state, and for replay one ring of recent tokens, per slot."""
+"""The memory of one layer: one state, and for replay one ring of recent tokens, per slot.
+
+The checks of what a pool is asked for serve every recurrence; the ring is that of Mamba-2.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ from torch import Tensor
 
 from .rows import MAX_WINDOW
 
-__all__ = ["Allocator", "DIMS", "Geometry", "MAX_CAPACITY", "Pool", "Ring", "allocate", "on_device"]
+__all__ = [
+    "Allocator", "DIMS", "Geometry", "MAX_CAPACITY", "Pool", "Ring", "allocate", "asked", "check_capacity", "check_format", "on_device",
+    "shared",
+]
 
-#: allocator(name, shape, dtype) -> contiguous tensor. Names: "state", "ring.x", "ring.B", "ring.dt", "cursor", "origin".
+#: allocator(name, shape, dtype) -> contiguous tensor. Names: "state", "cursor", "origin", and of a ring "ring." and what it holds.
 Allocator = Callable[[str, tuple[int, ...], torch.dtype], Tensor]
 
 MAX_CAPACITY = 64
@@ -75,6 +81,11 @@ class Ring:
     def capacity(self) -> int:
         return int(self.x.shape[2]) - self.window
 
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """What the ring holds of tokens."""
+        return self.x, self.B, self.dt
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
@@ -94,15 +105,35 @@ def on_device(device: torch.device | str) -> Allocator:
     return lambda name, shape, dtype: torch.zeros(shape, dtype=dtype, device=device)
 
 
-def _supported(name: str, dtype: torch.dtype) -> None:
+def check_format(name: str, dtype: torch.dtype) -> None:
+    """Raises ValueError where a pool cannot hold this format."""
     if dtype not in _FLOATS:
         raise ValueError(f"{name} must be float32, float16 or bfloat16, got {dtype}")
 
 
-def _shared(name: str, cursor: Tensor, slots: int) -> Tensor:
+def check_capacity(capacity: int) -> None:
+    """Raises ValueError where no ring has this capacity."""
+    if not 1 <= capacity <= MAX_CAPACITY:
+        raise ValueError(f"capacity must be from 1 to {MAX_CAPACITY}, got {capacity}")
+
+
+def shared(name: str, cursor: Tensor, slots: int) -> Tensor:
+    """A cursor that an earlier layer of the stack has. Raises ValueError where it is not one of `slots` slots."""
     if tuple(cursor.shape) != (slots,) or cursor.dtype != torch.int32:
         raise ValueError(f"{name} must be int32 [{slots}], got {cursor.dtype} {tuple(cursor.shape)}")
     return cursor
+
+
+def asked(allocator: Allocator) -> Allocator:
+    """The allocator, held to what it is asked for: ValueError where it returns another tensor."""
+
+    def get(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        made = allocator(name, shape, dtype)
+        if tuple(made.shape) != shape or made.dtype != dtype or (prod(shape) > 0 and not made.is_contiguous()):
+            raise ValueError(f"the allocator must return contiguous {dtype} {shape} for {name}, got {made.dtype} {tuple(made.shape)}")
+        return made
+
+    return get
 
 
 def allocate(
@@ -117,21 +148,13 @@ def allocate(
     """
     if slots < 1:
         raise ValueError(f"slots must be at least 1, got {slots}")
-    _supported("state", state)
-    _supported("activation", activation)
-
-    def get(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        made = allocator(name, shape, dtype)
-        if tuple(made.shape) != shape or made.dtype != dtype or (prod(shape) > 0 and not made.is_contiguous()):
-            raise ValueError(f"the allocator must return contiguous {dtype} {shape} for {name}, got {made.dtype} {tuple(made.shape)}")
-        return made
-
-    g = geometry
+    check_format("state", state)
+    check_format("activation", activation)
+    get, g = asked(allocator), geometry
     store = get("state", (slots, g.heads, g.head_dim, g.state_dim), state)
     if capacity is None:
         return Pool(geometry=g, state=store)
-    if not 1 <= capacity <= MAX_CAPACITY:
-        raise ValueError(f"capacity must be from 1 to {MAX_CAPACITY}, got {capacity}")
+    check_capacity(capacity)
     if not 0 <= window <= min(capacity, MAX_WINDOW):
         raise ValueError(f"window must be from 0 to {MAX_WINDOW} and at most capacity = {capacity}, got {window}")
     if origin is not None and not window:
@@ -141,8 +164,8 @@ def allocate(
         x=get("ring.x", (slots, g.heads, rows, g.head_dim), activation),
         B=get("ring.B", (slots, g.groups, rows, g.state_dim), activation),
         dt=get("ring.dt", (slots, g.heads, rows), torch.float32),
-        cursor=get("cursor", (slots,), torch.int32) if cursor is None else _shared("cursor", cursor, slots),
-        origin=None if not window else get("origin", (slots,), torch.int32) if origin is None else _shared("origin", origin, slots),
+        cursor=get("cursor", (slots,), torch.int32) if cursor is None else shared("cursor", cursor, slots),
+        origin=None if not window else get("origin", (slots,), torch.int32) if origin is None else shared("origin", origin, slots),
         window=window,
     )
     return Pool(geometry=g, state=store, ring=ring)

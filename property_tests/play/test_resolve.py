@@ -22,7 +22,7 @@ def test_own_kernels_are_known_without_an_installation() -> None:
 
 
 @pytest.mark.parametrize(("path", "said"), [
-    ("nobody", "is neither path/to/file.py:object, module:object nor one of mamba2-replay, mamba2-saving, mamba2-step, mamba2-verify"),
+    ("nobody", f"is neither path/to/file.py:object, module:object nor one of {', '.join(sorted(OWN))}"),
     ("absent/file.py:kernel", "there is no file absent/file.py"),
     (f"{KERNELS}:", "must be path/to/file.py:object or module:object"),
     (f"{KERNELS}:missing", "has no object 'missing'; its kernels are STEP, dying, right"),

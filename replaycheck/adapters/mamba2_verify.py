@@ -19,7 +19,8 @@ from replaycheck_kernels.rows import MAX_WINDOW
 from replaycheck_reference.formats.arrays import TORCH_DTYPE
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 
-from .mamba2 import REPLAY_CLAIMS, STEP_CLAIMS, allocator
+from .decode import allocator
+from .mamba2 import REPLAY_CLAIMS, STEP_CLAIMS
 
 __all__ = ["VerifyKernel", "saving", "verify"]
 
@@ -117,7 +118,7 @@ class RingSession(_VerifySession):
     def copy(self, src: int, dst: int) -> None:
         for pool in self.pools:
             assert pool.ring is not None
-            for buffer in (pool.state, pool.ring.x, pool.ring.B, pool.ring.dt):
+            for buffer in (pool.state, *pool.ring.held):
                 buffer[dst].copy_(buffer[src])
         for cursor in (self.cursor, self.origin):
             cursor[dst] = cursor[src]

@@ -26,6 +26,8 @@ OWN = {
     "mamba2-replay": "replaycheck.adapters.mamba2:replay",
     "mamba2-verify": "replaycheck.adapters.mamba2_verify:verify",
     "mamba2-saving": "replaycheck.adapters.mamba2_verify:saving",
+    "gdn-step": "replaycheck.adapters.delta:gdn_step",
+    "kda-step": "replaycheck.adapters.delta:kda_step",
     "sglang-selective-state-update": "replaycheck.adapters.foreign.selective_state_update:kernel",
 }
 

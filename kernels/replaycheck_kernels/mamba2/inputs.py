@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..arguments import FLOATS, check_out, check_parameter, check_row, check_slots
 from ..pool import Geometry, Pool
 
 __all__ = ["Inputs", "check", "limits"]
-
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,20 +43,6 @@ def limits(given: tuple[float, float] | None) -> tuple[float, float] | tuple[Non
     return low, high
 
 
-def _row(name: str, value: Tensor, shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...], device: torch.device) -> None:
-    if tuple(value.shape) != shape:
-        raise ValueError(f"{name} must be {list(shape)}, got {list(value.shape)}")
-    if value.dtype not in dtypes:
-        raise ValueError(f"{name} must be {' or '.join(str(d) for d in dtypes)}, got {value.dtype}")
-    if value.device != device:
-        raise ValueError(f"{name} must be on {device} as the pool is, got {value.device}")
-    dense = 1
-    for axis in range(len(shape) - 1, 0, -1):
-        if shape[axis] > 1 and value.stride(axis) != dense:
-            raise ValueError(f"{name} must be contiguous inside a row, got strides {value.stride()} for {list(shape)}")
-        dense *= shape[axis]
-
-
 def check(pool: Pool, slots: Tensor, inputs: Inputs, out: Tensor | None, activation: torch.dtype | None = None,
           tokens: int | None = None) -> Tensor:
     """Hold every argument of a launch to its contract; returns `out`, allocated like x where it is None.
@@ -66,31 +51,18 @@ def check(pool: Pool, slots: Tensor, inputs: Inputs, out: Tensor | None, activat
     Raises ValueError naming the argument and its value.
     """
     g: Geometry = pool.geometry
-    rows, device = slots.shape[0] if slots.dim() == 1 else -1, pool.state.device
-    if slots.dtype not in (torch.int32, torch.int64) or rows < 0 or (rows > 1 and slots.stride(0) != 1):
-        raise ValueError(f"slots must be contiguous int32 or int64 [rows], got {slots.dtype} {list(slots.shape)}")
-    if slots.device != device:
-        raise ValueError(f"slots must be on {device} as the pool is, got {slots.device}")
+    device = pool.state.device
+    rows = check_slots(slots, device)
     rows = rows if tokens is None else tokens
     wide, narrow = (rows, g.heads, g.head_dim), (rows, g.groups, g.state_dim)
-    _row("x", inputs.x, wide, _FLOATS if activation is None else (activation,), device)
+    check_row("x", inputs.x, wide, FLOATS if activation is None else (activation,), device)
     same = (inputs.x.dtype,)
-    _row("dt", inputs.dt, (rows, g.heads), _FLOATS, device)
-    _row("B", inputs.B, narrow, same, device)
-    _row("C", inputs.C, narrow, same, device)
+    check_row("dt", inputs.dt, (rows, g.heads), FLOATS, device)
+    check_row("B", inputs.B, narrow, same, device)
+    check_row("C", inputs.C, narrow, same, device)
     if inputs.z is not None:
-        _row("z", inputs.z, wide, same, device)
-    for name in ("A", "dt_bias", "D"):
-        value = getattr(inputs, name)
-        shapes = [(g.heads,), (g.heads, g.head_dim)] if name == "D" else [(g.heads,)]
-        if value is not None and (value.dtype != torch.float32 or tuple(value.shape) not in shapes or not value.is_contiguous()):
-            wanted = " or ".join(str(list(shape)) for shape in shapes)
-            raise ValueError(f"{name} must be contiguous float32 {wanted}, got {value.dtype} {list(value.shape)}")
-        if value is not None and value.device != device:
-            raise ValueError(f"{name} must be on {device} as the pool is, got {value.device}")
-    if out is None:
-        return torch.empty(wide, dtype=inputs.x.dtype, device=device)
-    _row("out", out, wide, _FLOATS, device)
-    if rows > 1 and abs(out.stride(0)) < g.heads * g.head_dim:
-        raise ValueError(f"rows of out must not overlap, got row stride {out.stride(0)} for rows of {g.heads * g.head_dim} elements")
-    return out
+        check_row("z", inputs.z, wide, same, device)
+    each = (g.heads,)
+    for name, value, shapes in (("A", inputs.A, [each]), ("dt_bias", inputs.dt_bias, [each]), ("D", inputs.D, [each, (*each, g.head_dim)])):
+        check_parameter(name, value, shapes, device)
+    return check_out(out, wide, inputs.x.dtype, device)
