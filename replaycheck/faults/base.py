@@ -1,15 +1,16 @@
-"""The right host kernels, and their claims: what faults and variants start from."""
+"""The right host kernels of Mamba-2, and their claims: what faults and variants start from; and how a part is changed."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from replaycheck.contract.claims import Claims
 from replaycheck_reference.policy import Path, Policy
 
 from .host import HostKernel, ReplaySession, StepSession
 
-__all__ = ["REPLAY", "REPLAY_CLAIMS", "STEP", "STEP_CLAIMS"]
+__all__ = ["REPLAY", "REPLAY_CLAIMS", "STEP", "STEP_CLAIMS", "mixed"]
 
 STEP_CLAIMS = Claims(
     name="host-step", kind="step",
@@ -26,3 +27,8 @@ REPLAY_CLAIMS = replace(STEP_CLAIMS, name="host-replay", kind="replay", capaciti
 #: The plain step, and replay decode, both in fp32.
 STEP = HostKernel(claims=STEP_CLAIMS, session=StepSession)
 REPLAY = HostKernel(claims=REPLAY_CLAIMS, session=ReplaySession)
+
+
+def mixed(part: type[Any], base: type[Any]) -> type[Any]:
+    """`base` with what `part` overrides of a class that both derive from; `part` itself where it derives from `base`."""
+    return part if issubclass(part, base) else type(part.__name__, (part, base), {})

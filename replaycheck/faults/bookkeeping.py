@@ -13,8 +13,9 @@ from replaycheck.contract.memory import Memory
 from replaycheck.contract.session import PAD
 from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 
+from .base import mixed
 from .evaluation import Evaluation
-from .host import ReplaySession
+from .host import ReplaySession, RingSession
 from .rounding import through
 from .variants import SplitSums
 
@@ -33,22 +34,22 @@ class LosesToken(ReplaySession):
         return live & (torch.arange(self.capacity) < self.capacity - 1)
 
 
-class CurrentTokenExcluded(ReplaySession):
+class CurrentTokenExcluded(RingSession):
     def live(self, position: int) -> Tensor:
         return torch.arange(self.capacity) < max(position, 1)
 
 
-class DeadRowRead(ReplaySession):
+class DeadRowRead(RingSession):
     def live(self, position: int) -> Tensor:
         return torch.arange(self.capacity) <= position + 1
 
 
-class MultipliesMask(ReplaySession):
+class MultipliesMask(RingSession):
     def mask(self, rows: Tensor, live: Tensor) -> Tensor:
         return rows * live.reshape(-1, *[1] * (rows.dim() - 1))
 
 
-class RowAsOneToken(ReplaySession):
+class RowAsOneToken(RingSession):
     def position(self, slot: int, step: int) -> int:
         return super().position(slot, 0)
 
@@ -70,60 +71,60 @@ class SkipOmittedOnFlush(ReplaySession):
         return super().close(geometry, y, Mamba2Tokens(x=x, dt=token.dt, B=token.B, C=token.C, z=token.z), folds=folds)
 
 
-class ReadsStored(ReplaySession):
+class ReadsStored(RingSession):
     def unrounded(self, state: Tensor) -> Tensor:
         return through(state, self.states[0].dtype)
 
 
 # -- cursors, copies, reuse ------------------------------------------------------------------------------------------------------
-class AdvancesOnPads(ReplaySession):
+class AdvancesOnPads(RingSession):
     def advance(self, slot: int, length: int) -> None:
         super().advance(slot, length)
         if slot == PAD:
             self.filled[slot] = (self.filled[slot] + length) % self.capacity
 
 
-class AdvancesPerLayer(ReplaySession):
-    def run(self, layer: int, tokens: Mamba2Tokens, out: Tensor) -> None:
+class AdvancesPerLayer(RingSession):
+    def run(self, layer: int, tokens: Any, out: Tensor) -> None:
         super().run(layer, tokens, out)
         if layer + 1 < len(self.layers):
             for slot, length in self.rows:
                 self.advance(slot, length)
 
 
-class StaleCursor(ReplaySession):
+class StaleCursor(RingSession):
     def reset_cursor(self, slot: int) -> None:
         self.folded[slot] = 0
 
 
-class CopyForgetsRing(ReplaySession):
+class CopyForgetsRing(RingSession):
     def copy_ring(self, src: int, dst: int) -> None:
         self.filled[dst] = self.filled[src]
 
 
-class CopyRestartsRing(ReplaySession):
+class CopyRestartsRing(RingSession):
     def copy_ring(self, src: int, dst: int) -> None:
         self.filled[dst] = 0
 
 
-class ForgetsStart(ReplaySession):
+class ForgetsStart(RingSession):
     def admit(self, slot: int, states: Sequence[Tensor] | None) -> None:
         super().admit(slot, None)
 
 
 # -- writes ----------------------------------------------------------------------------------------------------------------------
-class PadWritesLastSlot(ReplaySession):
-    def pad(self, layer: int, tokens: Mamba2Tokens, out: Tensor) -> None:
+class PadWritesLastSlot(RingSession):
+    def pad(self, layer: int, tokens: Any, out: Tensor) -> None:
         for step in range(len(tokens)):
             self.token(layer, PAD, step, tokens[slice(step, step + 1)])
 
 
-class PadWritesOutput(ReplaySession):
-    def pad(self, layer: int, tokens: Mamba2Tokens, out: Tensor) -> None:
+class PadWritesOutput(RingSession):
+    def pad(self, layer: int, tokens: Any, out: Tensor) -> None:
         out.zero_()
 
 
-class OverwritesBetweenForwards(ReplaySession):
+class OverwritesBetweenForwards(RingSession):
     """After an ordinary step the checkpoint of the slot is put through bf16 in place."""
 
     def advance(self, slot: int, length: int) -> None:
@@ -133,14 +134,14 @@ class OverwritesBetweenForwards(ReplaySession):
                 self.states[layer][slot] = through(self.states[layer][slot], torch.bfloat16)
 
 
-class WritesNeighbour(ReplaySession):
+class WritesNeighbour(RingSession):
     def store(self, layer: int, slot: int, state: Tensor) -> None:
         super().store(layer, slot, state)
         if slot + 1 < self.slots:
             super().store(layer, slot + 1, state)
 
 
-class HiddenResidual(ReplaySession):
+class HiddenResidual(RingSession):
     """What rounding took from the state is kept aside and added again at the next load, until the slot is admitted anew."""
 
     def __init__(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory,
@@ -160,7 +161,7 @@ class HiddenResidual(ReplaySession):
         self.residual[layer, slot] = state - super().load(layer, slot)
 
 
-class StoresPastEnd(ReplaySession):
+class StoresPastEnd(RingSession):
     def store(self, layer: int, slot: int, state: Tensor) -> None:
         super().store(layer, slot, state)
         pool = self.states[layer]
@@ -174,10 +175,10 @@ class WritesInputs(ReplaySession):
         return y
 
 
-class LastTileDropped(ReplaySession):
+class LastTileDropped(RingSession):
     """Head dim in tiles of eight; the last, incomplete tile is never written."""
 
-    def run(self, layer: int, tokens: Mamba2Tokens, out: Tensor) -> None:
+    def run(self, layer: int, tokens: Any, out: Tensor) -> None:
         kept = self.layers[layer].head_dim // 8 * 8
         whole = torch.empty_like(out)
         super().run(layer, tokens, whole)
@@ -197,17 +198,22 @@ class FirstRowsGates(ReplaySession):
         super().run(layer, Mamba2Tokens(x=tokens.x, dt=shared, B=tokens.B, C=tokens.C, z=tokens.z), out)
 
 
-class BatchDependentSums(ReplaySession):
+class BatchDependentSums(RingSession):
     """The split of a sum depends on how many rows the forward has."""
 
-    def begin(self, rows: Sequence[tuple[int, int]]) -> None:
-        super().begin(rows)
-        self.evaluation = Evaluation() if len(rows) == 1 else SplitSums()
+    def run(self, layer: int, tokens: Any, out: Tensor) -> None:
+        whole = self.evaluation
+        self.evaluation = whole if len(self.rows) == 1 else mixed(SplitSums, type(whole))()
+        super().run(layer, tokens, out)
+        self.evaluation = whole
 
 
-class SlotDependentSums(ReplaySession):
+class SlotDependentSums(RingSession):
     """The split of a sum depends on the slot."""
 
-    def token(self, layer: int, slot: int, step: int, token: Mamba2Tokens) -> Tensor:
-        self.evaluation = SplitSums() if slot % 2 else Evaluation()
-        return super().token(layer, slot, step, token)
+    def token(self, layer: int, slot: int, step: int, token: Any) -> Tensor:
+        whole = self.evaluation
+        self.evaluation = mixed(SplitSums, type(whole))() if slot % 2 else whole
+        y = super().token(layer, slot, step, token)
+        self.evaluation = whole
+        return y

@@ -13,12 +13,12 @@ from replaycheck_reference.variant import Mamba2Variant
 
 from . import arithmetic as wrong
 from . import bookkeeping as broken
-from .base import REPLAY
+from .base import REPLAY, mixed
 from .evaluation import Evaluation
 from .host import HostKernel, HostSession
 from .variants import NaiveSoftplus
 
-__all__ = ["FAULTS", "Fault"]
+__all__ = ["FAULTS", "FP32", "LIVES", "Fault", "small_case"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +39,10 @@ class Fault:
 _BOTH = Forward(((0, 1), (1, 1)))
 _FIRST = Forward(((0, 1),))
 
-_FP32 = Formats(state="fp32", activation="fp32", output="fp32")
+FP32 = Formats(state="fp32", activation="fp32", output="fp32")
 
 #: The lives of a pool that the faults need.
-_LIVES: dict[str, Schedule] = {
+LIVES: dict[str, Schedule] = {
     "alone": plain(1, 8),
     "from zero": plain(1, 8, start="zero"),
     "pair": plain(2, 8),
@@ -54,11 +54,11 @@ _LIVES: dict[str, Schedule] = {
 }
 
 
-def _case(name: str, *, life: str = "alone", regime: str = "trained-like", **fields: Any) -> Case:
+def small_case(name: str, *, life: str = "alone", regime: str = "trained-like", **fields: Any) -> Case:
     """A small case: two heads of 16 x 16, capacity 4, fp32 throughout, unless `fields` says otherwise."""
-    schedule = _LIVES[life]
+    schedule = LIVES[life]
     slots = 1 + max(op.dst if isinstance(op, Copy) else op.slot for op in schedule if isinstance(op, (Admit, Copy)))
-    small: dict[str, Any] = {"heads": 2, "head_dim": 16, "state_dim": 16, "groups": 1, "capacity": 4, "formats": _FP32}
+    small: dict[str, Any] = {"heads": 2, "head_dim": 16, "state_dim": 16, "groups": 1, "capacity": 4, "formats": FP32}
     return Case(name=name, slots=slots, regime=regime, schedule=schedule, **{**small, **fields})
 
 
@@ -66,9 +66,9 @@ def _fault(name: str, part: type[Evaluation] | type[HostSession], guarantee: str
            **case: Any) -> Fault:
     """The base replay kernel with one part replaced."""
     stated = replace(REPLAY.claims, name=name, **(claims or {}))
-    changed: dict[str, Any] = {"evaluation" if issubclass(part, Evaluation) else "session": part}
+    changed: dict[str, Any] = {"evaluation": part} if issubclass(part, Evaluation) else {"session": mixed(part, REPLAY.session)}
     kernel = replace(REPLAY, claims=stated, **changed)
-    return Fault(name=name, kernel=kernel, guarantee=guarantee, story=story, case=_case(name, **case))
+    return Fault(name=name, kernel=kernel, guarantee=guarantee, story=story, case=small_case(name, **case))
 
 
 _GATED = Mamba2Variant(gated=True)

@@ -21,7 +21,7 @@ from replaycheck_reference.layer import Mamba2Layer, Mamba2Tokens
 
 from .evaluation import Evaluation
 
-__all__ = ["HostKernel", "HostSession", "ReplaySession", "StepSession"]
+__all__ = ["HostKernel", "HostSession", "ReplaySession", "RingSession", "StepSession"]
 
 
 class HostSession:
@@ -113,24 +113,25 @@ class StepSession(HostSession):
         return self.finish(geometry, e.read(state, wide.C[group]), wide.x, wide.z)
 
 
-class ReplaySession(HostSession):
-    """Replay decode: ordinary steps append to the ring and only read; the step that fills the ring folds it into the state.
-
-    The ring holds x and B in the activation dtype and the processed dt in fp32. Rows that are not live are masked by selection.
-    """
+class RingSession(HostSession):
+    """A checkpoint and a ring a slot, whatever the rows hold: where a token goes, which rows count, when they are folded."""
 
     def __init__(self, layers: Sequence[Any], *, formats: Formats, capacity: int, slots: int, memory: Memory,
                  evaluation: Evaluation) -> None:
         super().__init__(layers, formats=formats, capacity=capacity, slots=slots, memory=memory, evaluation=evaluation)
-        dtype = TORCH_DTYPE[formats.activation]
-
-        def ring(name: str, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
-            return memory.alloc(name, (slots, capacity, *shape), kind, role="ring", slot_axis=0, row_axis=1)
-
-        self.ring_x = [ring(f"ring_x.{i}", (layer.heads, layer.head_dim), dtype) for i, layer in enumerate(layers)]
-        self.ring_B = [ring(f"ring_B.{i}", (layer.groups, layer.state_dim), dtype) for i, layer in enumerate(layers)]
-        self.ring_dt = [ring(f"ring_dt.{i}", (layer.heads,), torch.float32) for i, layer in enumerate(layers)]
+        self.buffers: list[Tensor] = []
+        self.make_rings(memory)
         self.filled = memory.alloc("filled", (slots,), torch.int64, role="cursor", slot_axis=0)
+
+    def make_rings(self, memory: Memory) -> None:
+        """Make every buffer of the ring, by `buffer`."""
+        raise NotImplementedError
+
+    def buffer(self, memory: Memory, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """One tensor of the ring: [slots, capacity, *shape]."""
+        made = memory.alloc(name, (self.slots, self.capacity, *shape), dtype, role="ring", slot_axis=0, row_axis=1)
+        self.buffers.append(made)
+        return made
 
     def reset_cursor(self, slot: int) -> None:
         super().reset_cursor(slot)
@@ -144,22 +145,55 @@ class ReplaySession(HostSession):
         """Whether the step whose token takes ring row `position` folds."""
         return position == self.capacity - 1
 
+    def live(self, position: int) -> Tensor:
+        """Which ring rows count at a step whose token takes row `position`, bool [R]."""
+        return torch.arange(self.capacity) <= position
+
+    def mask(self, rows: Tensor, live: Tensor) -> Tensor:
+        """The rows, zero where they are not live, by selection: whatever lies in a dead row is never used."""
+        return torch.where(live.reshape(-1, *[1] * (rows.dim() - 1)), rows, torch.zeros((), dtype=rows.dtype))
+
+    def unrounded(self, state: Tensor) -> Tensor:
+        """What a flush step reads: the state before it was rounded for storage."""
+        return state
+
+    def advance(self, slot: int, length: int) -> None:
+        if slot == PAD:
+            return
+        filled = int(self.filled[slot]) + length
+        self.folded[slot] += filled - filled % self.capacity
+        self.filled[slot] = filled % self.capacity
+
+    def copy(self, src: int, dst: int) -> None:
+        super().copy(src, dst)
+        self.copy_ring(src, dst)
+
+    def copy_ring(self, src: int, dst: int) -> None:
+        for buffer in self.buffers:
+            buffer[dst] = buffer[src]
+        self.filled[dst] = self.filled[src]
+
+
+class ReplaySession(RingSession):
+    """Replay decode: ordinary steps append to the ring and only read; the step that fills the ring folds it into the state.
+
+    The ring holds x and B in the activation dtype and the processed dt in fp32. Rows that are not live are masked by selection.
+    """
+
+    def make_rings(self, memory: Memory) -> None:
+        dtype = TORCH_DTYPE[self.formats.activation]
+        self.ring_x = [self.buffer(memory, f"ring_x.{i}", (own.heads, own.head_dim), dtype) for i, own in enumerate(self.layers)]
+        self.ring_B = [self.buffer(memory, f"ring_B.{i}", (own.groups, own.state_dim), dtype) for i, own in enumerate(self.layers)]
+        self.ring_dt = [self.buffer(memory, f"ring_dt.{i}", (own.heads,), torch.float32) for i, own in enumerate(self.layers)]
+
     def append(self, layer: int, slot: int, position: int, token: Mamba2Tokens, dt: Tensor) -> None:
         self.ring_x[layer][slot, position] = token.x[0]
         self.ring_B[layer][slot, position] = token.B[0]
         self.ring_dt[layer][slot, position] = dt.to(torch.float32)
 
-    def live(self, position: int) -> Tensor:
-        """Which ring rows count at a step whose token takes row `position`, bool [R]."""
-        return torch.arange(self.capacity) <= position
-
     def folds(self, live: Tensor) -> Tensor:
         """Which of the live rows a flush folds."""
         return live
-
-    def mask(self, rows: Tensor, live: Tensor) -> Tensor:
-        """The rows, zero where they are not live, by selection: whatever lies in a dead row is never used."""
-        return torch.where(live.reshape(-1, *[1] * (rows.dim() - 1)), rows, torch.zeros((), dtype=rows.dtype))
 
     def ring(self, layer: int, slot: int, live: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x [R, H, P], B [R, H, N] and dt [R, H] of the live rows, widened, zero elsewhere."""
@@ -190,31 +224,10 @@ class ReplaySession(HostSession):
         self.store(layer, slot, state)
         return e.read(self.unrounded(state), C)
 
-    def unrounded(self, state: Tensor) -> Tensor:
-        """What a flush step reads: the state before it was rounded for storage."""
-        return state
-
     def close(self, geometry: Mamba2Layer, y: Tensor, token: Mamba2Tokens, *, folds: bool) -> Tensor:
         """Skip and gate of either kind of step."""
         z = None if token.z is None else token.z[0].to(self.evaluation.number)
         return self.finish(geometry, y, token.x[0].to(self.evaluation.number), z)
-
-    def advance(self, slot: int, length: int) -> None:
-        if slot == PAD:
-            return
-        filled = int(self.filled[slot]) + length
-        self.folded[slot] += filled - filled % self.capacity
-        self.filled[slot] = filled % self.capacity
-
-    def copy(self, src: int, dst: int) -> None:
-        super().copy(src, dst)
-        self.copy_ring(src, dst)
-
-    def copy_ring(self, src: int, dst: int) -> None:
-        for buffers in (self.ring_x, self.ring_B, self.ring_dt):
-            for buffer in buffers:
-                buffer[dst] = buffer[src]
-        self.filled[dst] = self.filled[src]
 
 
 @dataclass(frozen=True, kw_only=True)
