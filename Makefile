@@ -9,7 +9,8 @@ STAMP := $(VENV)/.installed
 OUT ?= replaycheck-report
 SUITE ?= quick
 DEVICE ?= cpu
-OURS := mamba2-step mamba2-replay mamba2-verify mamba2-saving gdn-step kda-step
+OURS := mamba2-step mamba2-replay mamba2-verify mamba2-saving \
+        gdn-step gdn-replay gdn-replay-bf16 kda-step kda-replay kda-replay-bf16
 PUBLISHED := sglang-selective-state-update
 CORES := $(shell nproc 2>/dev/null || echo 2)
 WORKERS ?= $(shell [ $(CORES) -gt 8 ] && echo 8 || echo $(CORES))

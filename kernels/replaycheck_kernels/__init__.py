@@ -15,8 +15,9 @@ Speculative decode, where `starts` says where the tokens of a row begin and `cou
 Gated DeltaNet, and with channels=True Kimi Delta Attention:
 
     layer = delta.allocate(pool.Geometry(heads=32, head_dim=128, state_dim=128, groups=16), channels=False, slots=512,
-                           state=torch.float32, allocator=pool.on_device("cuda"))
-    delta.step(layer, slots, q=q, k=k, v=v, g=a, b=b, A_log=A_log, dt_bias=dt_bias, form=delta.Form(scale=scale), out=out)
+                           state=torch.float32, ring=torch.float32, capacity=16, allocator=pool.on_device("cuda"))
+    delta.replay(layer, slots, q=q, k=k, v=v, g=a, b=b, A_log=A_log, dt_bias=dt_bias, form=delta.Form(scale=scale), out=out)
+    cursors.advance(layer.ring.cursor, slots, capacity=16)
 """
 
 from . import cursors, delta, mamba2, pool

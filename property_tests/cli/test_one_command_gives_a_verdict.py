@@ -181,7 +181,8 @@ def test_a_case_that_moves_no_token_proves_nothing(
 def test_what_there_is_can_be_listed(what: str, local: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert local("list", what) == 0
     names = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
-    known = {"kernels": {"mamba2-step", "mamba2-replay", "mamba2-verify", "mamba2-saving", "gdn-step", "kda-step"},
+    known = {"kernels": {"mamba2-step", "mamba2-replay", "mamba2-verify", "mamba2-saving", "gdn-step", "gdn-replay", "gdn-replay-bf16",
+                         "kda-step", "kda-replay", "kda-replay-bf16"},
              "recurrences": {"mamba2", "gdn", "kda"},
              "layers": set(PRESETS), "regimes": {*REGIMES, *DELTA_REGIMES},
              "checks": set(CHECKS), "suites": set(SUITES)}[what]

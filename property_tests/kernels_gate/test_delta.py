@@ -6,3 +6,5 @@ from replaycheck.plugin import kernel_suite
 
 TestGdnStep = kernel_suite("replaycheck.adapters.delta:gdn_step")
 TestKdaStep = kernel_suite("replaycheck.adapters.delta:kda_step")
+TestGdnReplay = kernel_suite("replaycheck.adapters.delta:gdn_replay")
+TestKdaReplayWithANarrowRing = kernel_suite("replaycheck.adapters.delta:kda_replay_bf16")

@@ -27,7 +27,11 @@ OWN = {
     "mamba2-verify": "replaycheck.adapters.mamba2_verify:verify",
     "mamba2-saving": "replaycheck.adapters.mamba2_verify:saving",
     "gdn-step": "replaycheck.adapters.delta:gdn_step",
+    "gdn-replay": "replaycheck.adapters.delta:gdn_replay",
+    "gdn-replay-bf16": "replaycheck.adapters.delta:gdn_replay_bf16",
     "kda-step": "replaycheck.adapters.delta:kda_step",
+    "kda-replay": "replaycheck.adapters.delta:kda_replay",
+    "kda-replay-bf16": "replaycheck.adapters.delta:kda_replay_bf16",
     "sglang-selective-state-update": "replaycheck.adapters.foreign.selective_state_update:kernel",
 }
 
